@@ -23,8 +23,8 @@ func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
 			for _, one := range heard {
 				texts = append(texts, one.Text)
 			}
-			for _, text := range storetest.Unheard(t, texts, ofStaff) {
-				t.Errorf("no plan is known of it: walk by it in storetest/walk.go, or say that only staff causes it:\n%s", text)
+			for _, text := range storetest.UnexercisedSQL(t, texts, ofStaff) {
+				t.Errorf("no plan is known of it: call it in storetest/methods.go, or say that only staff causes it:\n%s", text)
 			}
 		})
 	}

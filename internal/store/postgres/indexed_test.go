@@ -156,7 +156,7 @@ func (n planNode) outOfOrder(text string) bool {
 // scene is a server with a filled database, which walks are made in copies of.
 type scene struct {
 	*pgtest.Server
-	on    storetest.Beaten
+	on    storetest.FilledStore
 	walks int
 }
 
@@ -172,10 +172,10 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.on = storetest.Beaten{OperatorID: filled.Accounts[operator].ID, Key: access.HashKey(filled.Accounts[operator].Key), NeighbourID: filled.Accounts[neighbour].ID, Now: filledAt.Add(time.Hour)}
-	for n := range storetest.Errands {
+	s.on = storetest.FilledStore{OperatorID: filled.Accounts[operator].ID, Key: access.HashKey(filled.Accounts[operator].Key), OtherOperatorID: filled.Accounts[neighbour].ID, Now: filledAt.Add(time.Hour)}
+	for n := range storetest.SubscribersNeeded {
 		s.on.Subscribers = append(s.on.Subscribers, filled.Subscriber(operator, n))
-		s.on.Neighbours = append(s.on.Neighbours, filled.Subscriber(neighbour, n))
+		s.on.OtherSubscribers = append(s.on.OtherSubscribers, filled.Subscriber(neighbour, n))
 	}
 	return s
 }
@@ -196,7 +196,7 @@ func (s *scene) walk(t *testing.T, changes ...string) (heard []explained) {
 		t.Fatal(err)
 	}
 	before := len(s.Log()) // what opening takes is not a request's
-	storetest.Walk(t, db, s.on)
+	storetest.CallEveryMethod(t, db, s.on)
 	records := db.IDRecords(t.Context())
 	if _, _, err := records.FreeIn(subscription.Stretch{Digits: 6, Last: 999}); err != nil {
 		t.Error(err)

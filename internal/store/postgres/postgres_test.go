@@ -32,9 +32,9 @@ var migrated = pgtest.Prepared(func(address string) error {
 })
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t testing.TB) storetest.Place { return place(migrated(t)) })
+	storetest.Run(t, func(t testing.TB) storetest.Opener { return place(migrated(t)) })
 }
 
 func BenchmarkReports(b *testing.B) {
-	storetest.BenchmarkReports(b, func(t testing.TB) storetest.Place { return place(pgtest.NewDatabase(t)) })
+	storetest.BenchmarkReports(b, func(t testing.TB) storetest.Opener { return place(pgtest.NewDatabase(t)) })
 }

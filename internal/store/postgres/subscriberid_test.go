@@ -14,5 +14,5 @@ func TestSubscriberIDsHaveAsFewDigitsAsThereAreIDsOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	storetest.GivesOutEveryID(t, db, db.AssignIDsOf)
+	storetest.AssignsEveryID(t, db, db.AssignIDsOf)
 }

@@ -27,8 +27,8 @@ func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
 		}
 	})
 	t.Run("every statement in the source was heard", func(t *testing.T) {
-		for _, text := range storetest.Unheard(t, statements, ofStaff) {
-			t.Errorf("no plan is known of it: walk by it in storetest/walk.go, or say that only staff causes it:\n%s", text)
+		for _, text := range storetest.UnexercisedSQL(t, statements, ofStaff) {
+			t.Errorf("no plan is known of it: call it in storetest/methods.go, or say that only staff causes it:\n%s", text)
 		}
 	})
 	// What operators share is added to and never counted up, so that on a store with

@@ -123,14 +123,14 @@ func heard(t *testing.T) (path string, statements []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	on := storetest.Beaten{OperatorID: filled.Accounts[operator].ID, Key: access.HashKey(filled.Accounts[operator].Key), NeighbourID: filled.Accounts[neighbour].ID, Now: filledAt.Add(time.Hour)}
-	for n := range storetest.Errands {
+	on := storetest.FilledStore{OperatorID: filled.Accounts[operator].ID, Key: access.HashKey(filled.Accounts[operator].Key), OtherOperatorID: filled.Accounts[neighbour].ID, Now: filledAt.Add(time.Hour)}
+	for n := range storetest.SubscribersNeeded {
 		on.Subscribers = append(on.Subscribers, filled.Subscriber(operator, n))
-		on.Neighbours = append(on.Neighbours, filled.Subscriber(neighbour, n))
+		on.OtherSubscribers = append(on.OtherSubscribers, filled.Subscriber(neighbour, n))
 	}
 	db := open(t, path)
 	defer db.Close()
-	storetest.Walk(t, db, on)
+	storetest.CallEveryMethod(t, db, on)
 	if _, _, err := db.IDRecords(t.Context()).FreeIn(subscription.Stretch{Digits: 6, Last: 999}); err != nil {
 		t.Fatal(err)
 	}

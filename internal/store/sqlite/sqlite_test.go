@@ -30,7 +30,7 @@ func (f folder) Open(t testing.TB) storetest.Store {
 }
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t testing.TB) storetest.Place { return folder(filepath.Dir(newFile(t))) })
+	storetest.Run(t, func(t testing.TB) storetest.Opener { return folder(filepath.Dir(newFile(t))) })
 }
 
 // newFile returns the path of a store that was migrated and has no rows.
@@ -92,7 +92,7 @@ func TestANewStoreHasSmallPagesAndAnOldOneKeepsItsOwn(t *testing.T) {
 }
 
 func BenchmarkRenewal(b *testing.B) {
-	storetest.Benchmark(b, func(t testing.TB) storetest.Place { return counting{folder(t.TempDir()), b} })
+	storetest.Benchmark(b, func(t testing.TB) storetest.Opener { return counting{folder(t.TempDir()), b} })
 }
 
 func BenchmarkCyclesByPlan(b *testing.B) {
@@ -103,11 +103,11 @@ func BenchmarkCyclesByPlan(b *testing.B) {
 }
 
 func BenchmarkBalance(b *testing.B) {
-	storetest.BenchmarkReads(b, func(t testing.TB) storetest.Place { return counting{folder(t.TempDir()), b} })
+	storetest.BenchmarkReads(b, func(t testing.TB) storetest.Opener { return counting{folder(t.TempDir()), b} })
 }
 
 func BenchmarkReports(b *testing.B) {
-	storetest.BenchmarkReports(b, func(t testing.TB) storetest.Place { return folder(t.TempDir()) })
+	storetest.BenchmarkReports(b, func(t testing.TB) storetest.Opener { return folder(t.TempDir()) })
 }
 
 // counting reports how many facts share a commit.
@@ -130,5 +130,5 @@ func (c counting) Open(t testing.TB) storetest.Store {
 }
 
 func BenchmarkRequestLog(b *testing.B) {
-	storetest.BenchmarkRequestLog(b, func(t testing.TB) storetest.Place { return folder(t.TempDir()) })
+	storetest.BenchmarkRequestLog(b, func(t testing.TB) storetest.Opener { return folder(t.TempDir()) })
 }

@@ -10,5 +10,5 @@ import (
 func TestSubscriberIDsHaveAsFewDigitsAsThereAreIDsOf(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "coax.db"))
 	defer db.Close()
-	storetest.GivesOutEveryID(t, db, db.AssignIDsOf)
+	storetest.AssignsEveryID(t, db, db.AssignIDsOf)
 }

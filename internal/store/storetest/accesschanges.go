@@ -12,10 +12,10 @@ import (
 	"github.com/coaxhq/coax/internal/login"
 )
 
-func loginsByTwo(h *house) {
-	s := h.shop("0")
+func loginsByTwo(h *harness) {
+	s := h.fixture("0")
 	asha, binu := s.administrator("asha", noon), s.administrator("binu", noon.Add(time.Hour))
-	before := len(s.acts())
+	before := len(s.auditEntries())
 	wanted := created("ravi", login.Finance)
 	_, _, err := asha.CreateLogin(s.Context(), wanted)
 	s.refused("create it alone", err)
@@ -34,8 +34,8 @@ func loginsByTwo(h *house) {
 	s.refused("a username that is taken", err)
 	_, err = asha.Approve(s.Context(), p.ID)
 	s.refused("approve one's own", err)
-	s.hire("fina", admin.Finance)
-	_, err = s.deskOf("fina", admin.Finance, noon).Approve(s.Context(), p.ID)
+	s.createLogin("fina", admin.Finance)
+	_, err = s.serviceOf("fina", admin.Finance, noon).Approve(s.Context(), p.ID)
 	s.refused("an approval by somebody who may not create logins", err)
 	if _, err := s.LoginNamed(s.Context(), "ravi"); err == nil {
 		s.Error("the login is there before it is approved")
@@ -47,12 +47,12 @@ func loginsByTwo(h *house) {
 		s.Errorf("approved %+v; the login is %+v", done, ravi)
 	}
 	var told []string
-	for _, act := range s.acts()[before:] {
-		if strings.Contains(act.Before+act.After+act.Reason, done.Password) {
-			s.Errorf("act %d tells the password", act.ID)
+	for _, staffAction := range s.auditEntries()[before:] {
+		if strings.Contains(staffAction.Before+staffAction.After+staffAction.Reason, done.Password) {
+			s.Errorf("act %d tells the password", staffAction.ID)
 		}
-		if act.Actor != "test:asha" {
-			told = append(told, act.Actor+" "+act.Action+" "+act.Subject)
+		if staffAction.Actor != "test:asha" {
+			told = append(told, staffAction.Actor+" "+staffAction.Action+" "+staffAction.Subject)
 		}
 	}
 	want := []string{
@@ -62,7 +62,7 @@ func loginsByTwo(h *house) {
 	if !slices.Equal(told, want) {
 		s.Errorf("the log is %q; want %q", told, want)
 	}
-	// Who may not approve is created at once.
+	// A login that may not approve is created at once.
 	for _, role := range []login.Role{login.Viewer, login.Support} {
 		if outcome, err := asha.SubmitLogin(s.Context(), created("a-"+string(role), role)); err != nil || outcome.Waits() || outcome.Password == "" {
 			s.Errorf("%s: %+v, %v; want it done at once", role, outcome, err)
@@ -70,10 +70,10 @@ func loginsByTwo(h *house) {
 	}
 }
 
-func rolesByTwo(h *house) {
-	s := h.shop("0")
+func rolesByTwo(h *harness) {
+	s := h.fixture("0")
 	asha, binu := s.administrator("asha", noon), s.administrator("binu", noon)
-	id := s.hire("ravi", admin.Viewer).ID
+	id := s.createLogin("ravi", admin.Viewer).ID
 	for _, step := range []struct {
 		role  login.Role
 		waits bool
@@ -100,22 +100,22 @@ func rolesByTwo(h *house) {
 			s.Errorf("the role is %s; want %s", is, step.role)
 		}
 	}
-	// What was agreed to was a change from another role.
-	other := s.hire("other", admin.Viewer).ID
+	// The approved change was from another role.
+	other := s.createLogin("other", admin.Viewer).ID
 	outcome, err := asha.SubmitRole(s.Context(), other, login.Administrator)
 	s.must(err)
 	support := login.Support
-	s.must(first(s.ChangeLogin(s.Context(), act("login set"), other, admin.LoginChange{Role: &support})))
+	s.must(first(s.ChangeLogin(s.Context(), staffAction("login set"), other, admin.LoginChange{Role: &support})))
 	_, err = binu.Approve(s.Context(), outcome.Proposal.ID)
 	s.refused("a role that was changed meanwhile", err)
 	_, err = asha.SubmitRole(s.Context(), id, "king")
 	s.refused("a role that is none", err)
 }
 
-func resetsByTwo(h *house) {
-	s := h.shop("0")
+func resetsByTwo(h *harness) {
+	s := h.fixture("0")
 	asha, binu := s.administrator("asha", noon), s.administrator("binu", noon)
-	s.hire("ravi", admin.Finance)
+	s.createLogin("ravi", admin.Finance)
 	ravi := s.withTOTP("ravi")
 	_, _, err := asha.ResetPassword(s.Context(), ravi.ID)
 	s.refused("reset the password alone", err)
@@ -140,17 +140,17 @@ func resetsByTwo(h *house) {
 	}
 	_, err = asha.SubmitTOTPReset(s.Context(), ravi.ID)
 	s.refused("a second factor that is not there", err)
-	// Who may not approve is reset at once.
-	if outcome, err := asha.SubmitPasswordReset(s.Context(), s.hire("vani", admin.Viewer).ID); err != nil || outcome.Waits() || outcome.Password == "" {
+	// A login that may not approve is reset at once.
+	if outcome, err := asha.SubmitPasswordReset(s.Context(), s.createLogin("vani", admin.Viewer).ID); err != nil || outcome.Waits() || outcome.Password == "" {
 		s.Errorf("a viewer's password: %+v, %v; want it reset at once", outcome, err)
 	}
 }
 
-func noSecondPerson(h *house) {
-	s := h.shop("0")
+func noSecondPerson(h *harness) {
+	s := h.fixture("0")
 	asha := s.administrator("asha", noon)
-	binu, yes := s.hire("binu", admin.Administrator), true
-	s.hire("fina", admin.Finance)
+	binu, yes := s.createLogin("binu", admin.Administrator), true
+	s.createLogin("fina", admin.Finance)
 	waits := func(what, username string, want bool) {
 		s.Helper()
 		second, err := asha.HasApprover(s.Context(), 0)
@@ -160,28 +160,28 @@ func noSecondPerson(h *house) {
 		}
 	}
 	waits("another administrator", "one", true)
-	// Who has lost a password cannot sign in and approve a new one.
+	// A login with a reset password cannot sign in to approve a new one.
 	if outcome, err := asha.SubmitPasswordReset(s.Context(), binu.ID); err != nil || outcome.Waits() || outcome.Password == "" {
 		s.Errorf("the second administrator's own password: %+v, %v; want it reset at once", outcome, err)
 	}
 	s.cannotApprove("binu", s.proposedBy("asha", later, "reset"), later, "asha reset your password")
-	s.must(first(s.ResetPassword(s.Context(), act("login reset-password"), binu.ID, "$another")))
+	s.must(first(s.ResetPassword(s.Context(), staffAction("login reset-password"), binu.ID, "$another")))
 	waits("another administrator, reset by the command line", "five", true)
-	s.must(first(s.ChangeLogin(s.Context(), act("login set"), binu.ID, admin.LoginChange{Disabled: &yes})))
+	s.must(first(s.ChangeLogin(s.Context(), staffAction("login set"), binu.ID, admin.LoginChange{Disabled: &yes})))
 	waits("a disabled administrator and finance", "two", false)
 	waits("an administrator whom one created oneself", "three", false)
-	s.hire("chitra", admin.Administrator)
+	s.createLogin("chitra", admin.Administrator)
 	waits("another one of the command line", "four", true)
 }
 
-func loginProposedOnce(h *house) {
-	s := h.shop("0")
+func loginProposedOnce(h *harness) {
+	s := h.fixture("0")
 	for i := range 4 {
-		s.hire(name("admin", i), admin.Administrator)
+		s.createLogin(name("admin", i), admin.Administrator)
 	}
 	var once atomic.Int32
-	together(4, func(i int) {
-		outcome, err := s.deskOf(name("admin", i), admin.Administrator, noon).SubmitLogin(s.Context(), created("ravi", login.Finance))
+	concurrently(4, func(i int) {
+		outcome, err := s.serviceOf(name("admin", i), admin.Administrator, noon).SubmitLogin(s.Context(), created("ravi", login.Finance))
 		if err != nil || !outcome.Waits() {
 			s.Errorf("propose: %+v, %v", outcome, err)
 		}
@@ -194,8 +194,8 @@ func loginProposedOnce(h *house) {
 		s.Fatalf("%d are called the first, and open are %+v, %v; want one", once.Load(), open, err)
 	}
 	var approved atomic.Int32
-	together(4, func(i int) {
-		done, err := s.deskOf(name("admin", i), admin.Administrator, noon).Approve(s.Context(), open[0].ID)
+	concurrently(4, func(i int) {
+		done, err := s.serviceOf(name("admin", i), admin.Administrator, noon).Approve(s.Context(), open[0].ID)
 		if refusal := (*admin.Refusal)(nil); err != nil && !errors.As(err, &refusal) {
 			s.Errorf("approve: %v", err)
 		}
@@ -208,11 +208,11 @@ func loginProposedOnce(h *house) {
 	}
 }
 
-func createdAtOnce(h *house) {
-	s := h.shop("0")
-	s.hire("asha", admin.Administrator)
-	together(2, func(i int) {
-		_, err := s.deskOf("asha", admin.Administrator, noon).SubmitLogin(s.Context(), created(name("boss", i), login.Administrator))
+func createdAtOnce(h *harness) {
+	s := h.fixture("0")
+	s.createLogin("asha", admin.Administrator)
+	concurrently(2, func(i int) {
+		_, err := s.serviceOf("asha", admin.Administrator, noon).SubmitLogin(s.Context(), created(name("boss", i), login.Administrator))
 		if err != nil {
 			s.Error(err)
 		}
@@ -222,22 +222,22 @@ func createdAtOnce(h *house) {
 	s.cannotApprove("asha", s.proposedBy("boss-001", later, "three"), later, "without a second person")
 }
 
-func makersLapse(h *house) {
-	s := h.shop("0")
+func makersLapse(h *harness) {
+	s := h.fixture("0")
 	yes, no := true, false
 	viewer, finance := login.Viewer, login.Finance
 	set := func(name string, at time.Time, change admin.LoginChange) {
 		s.Helper()
-		done := act("login set")
+		done := staffAction("login set")
 		done.At = at
 		s.must(first(s.ChangeLogin(s.Context(), done, s.known(name).ID, change)))
 	}
-	s.hire("binu", admin.Finance)
-	s.hire("other", admin.Finance)
+	s.createLogin("binu", admin.Finance)
+	s.createLogin("other", admin.Finance)
 	others := s.proposedBy("other", noon, "others")
 	for i, change := range []admin.LoginChange{{Disabled: &yes}, {Role: &viewer}} {
 		maker := name("maker", i)
-		s.hire(maker, admin.Finance)
+		s.createLogin(maker, admin.Finance)
 		p := s.proposedBy(maker, noon, maker)
 		newName := "Another Name"
 		set(maker, noon, admin.LoginChange{Name: &newName})
@@ -251,20 +251,20 @@ func makersLapse(h *house) {
 			s.Errorf("lapsed: %+v, %v; want %+v", kept, err, p)
 		}
 		set(maker, at, admin.LoginChange{Disabled: &no, Role: &finance})
-		_, err := s.deskOf("binu", admin.Finance, at).Approve(s.Context(), p.ID)
+		_, err := s.serviceOf("binu", admin.Finance, at).Approve(s.Context(), p.ID)
 		if s.refused("what lapsed with its maker", err); err != nil && !strings.Contains(err.Error(), "the login of "+maker+" was disabled") {
 			s.Errorf("told %v", err)
 		}
-		again, err := s.deskOf("binu", admin.Finance, at).SubmitTopUp(s.Context(), s.paid("5000", maker))
+		again, err := s.serviceOf("binu", admin.Finance, at).SubmitTopUp(s.Context(), s.paid("5000", maker))
 		if err != nil || !again.Waits() || again.Already {
 			s.Errorf("proposed anew: %+v, %v", again, err)
 		}
 		set(maker, at, change)
-		_, err = s.deskOf(maker, admin.Finance, at).SubmitTopUp(s.Context(), s.paid("5000", "late "+maker))
+		_, err = s.serviceOf(maker, admin.Finance, at).SubmitTopUp(s.Context(), s.paid("5000", "late "+maker))
 		s.refused("a proposal of somebody who was disabled or lowered meanwhile", err)
 	}
 	s.canApprove("binu", others, noon.Add(time.Hour))
-	// One that lapsed by itself before keeps its own moment.
+	// A proposal that had lapsed before keeps its own time.
 	old := s.proposedBy("binu", noon, "old")
 	set("binu", later, admin.LoginChange{Disabled: &yes})
 	if kept, err := s.Proposal(s.Context(), old.ID); err != nil || !kept.DecidedAt.Equal(old.LapsesAt()) || kept.LapsedWithMaker() {
@@ -272,19 +272,19 @@ func makersLapse(h *house) {
 	}
 }
 
-func approvalAgainstDisabling(h *house) {
-	s := h.shop("0")
-	s.hire("binu", admin.Finance)
+func approvalAgainstDisabling(h *harness) {
+	s := h.fixture("0")
+	s.createLogin("binu", admin.Finance)
 	yes, approvals := true, 0
 	for round := range 4 {
-		maker := s.hire(name("maker", round), admin.Finance)
+		maker := s.createLogin(name("maker", round), admin.Finance)
 		p := s.proposedBy(maker.Username, noon, maker.Username)
 		approved := false
-		together(2, func(i int) {
+		concurrently(2, func(i int) {
 			if i == 0 {
-				_, err := s.deskOf("binu", admin.Finance, noon).Approve(s.Context(), p.ID)
+				_, err := s.serviceOf("binu", admin.Finance, noon).Approve(s.Context(), p.ID)
 				approved = err == nil
-			} else if _, err := s.ChangeLogin(s.Context(), act("login set"), maker.ID, admin.LoginChange{Disabled: &yes}); err != nil {
+			} else if _, err := s.ChangeLogin(s.Context(), staffAction("login set"), maker.ID, admin.LoginChange{Disabled: &yes}); err != nil {
 				s.Error(err)
 			}
 		})
@@ -300,10 +300,9 @@ func approvalAgainstDisabling(h *house) {
 	s.money("after all", fmt.Sprint(5000*approvals), "0")
 }
 
-// loweredCheckersRefused has desks that were opened with the rights that a login had
-// before.
-func loweredCheckersRefused(h *house) {
-	s := h.shop("0")
+// loweredCheckersRefused uses services that were opened with a login's earlier role.
+func loweredCheckersRefused(h *harness) {
+	s := h.fixture("0")
 	asha := s.administrator("asha", noon)
 	s.administrator("chitra", noon)
 	outcome, err := asha.SubmitLogin(s.Context(), created("ravi", login.Finance))
@@ -320,9 +319,9 @@ func loweredCheckersRefused(h *house) {
 		{admin.Administrator, admin.LoginChange{Role: &finance}, outcome.Proposal},
 	} {
 		checker := name("checker", i)
-		id := s.hire(checker, row.was).ID
-		before := s.deskOf(checker, row.was, noon)
-		s.must(first(s.ChangeLogin(s.Context(), act("login set"), id, row.change)))
+		id := s.createLogin(checker, row.was).ID
+		before := s.serviceOf(checker, row.was, noon)
+		s.must(first(s.ChangeLogin(s.Context(), staffAction("login set"), id, row.change)))
 		_, err := before.Approve(s.Context(), row.p.ID)
 		if s.refused(checker+"'s approval", err); err != nil && !strings.Contains(err.Error(), "has no login that may approve") {
 			s.Errorf("%s's approval: %v; want it to say that the login may not approve", checker, err)
@@ -332,28 +331,28 @@ func loweredCheckersRefused(h *house) {
 		}
 	}
 	s.money("after all", "0", "0")
-	// A login that still may approve one kind does so.
+	// A login that may still approve one kind does so.
 	s.canApprove("checker-002", topUp, noon)
 }
 
-func approvalAgainstLowering(h *house) {
-	s := h.shop("0")
-	s.hire("asha", admin.Finance)
+func approvalAgainstLowering(h *harness) {
+	s := h.fixture("0")
+	s.createLogin("asha", admin.Finance)
 	viewer := login.Viewer
 	for round := range 4 {
-		checker := s.hire(name("checker", round), admin.Finance)
+		checker := s.createLogin(name("checker", round), admin.Finance)
 		p := s.proposedBy("asha", noon, checker.Username)
 		approved := false
-		together(2, func(i int) {
+		concurrently(2, func(i int) {
 			if i == 0 {
-				_, err := s.deskOf(checker.Username, admin.Finance, noon).Approve(s.Context(), p.ID)
+				_, err := s.serviceOf(checker.Username, admin.Finance, noon).Approve(s.Context(), p.ID)
 				approved = err == nil
-			} else if _, err := s.ChangeLogin(s.Context(), act("login set"), checker.ID, admin.LoginChange{Role: &viewer}); err != nil {
+			} else if _, err := s.ChangeLogin(s.Context(), staffAction("login set"), checker.ID, admin.LoginChange{Role: &viewer}); err != nil {
 				s.Error(err)
 			}
 		})
-		acts := s.acts()
-		if last := acts[len(acts)-1]; approved && last.Action != string(admin.LoginSet) {
+		auditEntries := s.auditEntries()
+		if last := auditEntries[len(auditEntries)-1]; approved && last.Action != string(admin.LoginSet) {
 			s.Errorf("the last staff action is %s %s; want the change of role to follow the approval", last.Actor, last.Action)
 		}
 	}

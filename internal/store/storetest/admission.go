@@ -11,26 +11,26 @@ import (
 )
 
 var admissionTests = []test{
-	{"a nonce is used once however many ask together", nonceUsedOnce},
-	{"the same request may ask again for its own nonce", sameRequestAsksAgain},
-	{"a nonce belongs to its key", nonceBelongsToItsKey},
-	{"a nonce stays used over a restart", nonceSurvivesRestart},
-	{"exactly the limit is let in however many ask together", limitIsExact},
-	{"each minute and each operator has a count of its own", countsAreApart},
-	{"the count goes on over a restart", countSurvivesRestart},
-	{"who is going to be refused burns the nonce and counts nothing", burnWithoutCounting},
-	{"every change of key or account is seen at once and counts nothing", changesAreSeen},
-	{"a change of something else does not disturb", otherChangesDoNotDisturb},
-	{"an unknown hash is not found", unknownHash},
-	{"the purge takes what is old, a little at a time", purge},
-	{"nonces of a clock that was ahead are purged a day after it is right", purgeAfterClockAhead},
-	{"a clock that was set back forgets no nonce", clockSetBack},
+	{"a nonce is used once under concurrency", nonceUsedOnce},
+	{"a request may be admitted again with its own nonce", sameRequestAsksAgain},
+	{"a nonce is scoped to its API key", nonceBelongsToItsKey},
+	{"a used nonce stays used after a restart", nonceSurvivesRestart},
+	{"the rate limit is exact under concurrency", limitIsExact},
+	{"rate counts are separate per minute and operator", countsAreApart},
+	{"a rate count survives a restart", countSurvivesRestart},
+	{"an uncounted admission uses the nonce and counts nothing", burnWithoutCounting},
+	{"a change of key or account is detected and counts nothing", changesAreSeen},
+	{"a change of another key or account has no effect", otherChangesDoNotDisturb},
+	{"an unknown key hash is not found", unknownHash},
+	{"a purge removes old rows in batches", purge},
+	{"a purge removes nonces of a fast clock a day later", purgeAfterClockAhead},
+	{"a clock that is set back loses no nonce", clockSetBack},
 }
 
-func nonceUsedOnce(h *house) {
+func nonceUsedOnce(h *harness) {
 	record := h.record(h.key(h.operator("one")))
 	var admitted, replayed atomic.Int32
-	together(32, func(i int) {
+	concurrently(32, func(i int) {
 		a, err := h.Admit(h.Context(), admission(record, name("req", i), "nonce-aaaaaaaaaaaa"))
 		switch {
 		case err != nil:
@@ -49,7 +49,7 @@ func nonceUsedOnce(h *house) {
 	}
 }
 
-func sameRequestAsksAgain(h *house) {
+func sameRequestAsksAgain(h *harness) {
 	record := h.record(h.key(h.operator("one")))
 	burn := admission(record, "req-1", "nonce-aaaaaaaaaaaa")
 	burn.Count = false
@@ -66,7 +66,7 @@ func sameRequestAsksAgain(h *house) {
 	}
 }
 
-func nonceBelongsToItsKey(h *house) {
+func nonceBelongsToItsKey(h *harness) {
 	operator := h.operator("one")
 	first, second := h.record(h.key(operator)), h.record(h.key(operator))
 	if got := h.admit(admission(first, "req-1", "nonce-aaaaaaaaaaaa")); got.Replayed {
@@ -77,7 +77,7 @@ func nonceBelongsToItsKey(h *house) {
 	}
 }
 
-func nonceSurvivesRestart(h *house) {
+func nonceSurvivesRestart(h *harness) {
 	record := h.record(h.key(h.operator("one")))
 	h.admit(admission(record, "req-1", "nonce-aaaaaaaaaaaa"))
 	h.reopen()
@@ -86,16 +86,16 @@ func nonceSurvivesRestart(h *house) {
 	}
 }
 
-func limitIsExact(h *house) {
+func limitIsExact(h *harness) {
 	operator := h.operator("one")
 	limit := 10
-	_, err := h.ChangeOperator(h.Context(), act("lco set"), operator.ID, admin.OperatorChange{RateLimit: &limit})
+	_, err := h.ChangeOperator(h.Context(), staffAction("lco set"), operator.ID, admin.OperatorChange{RateLimit: &limit})
 	h.must(err)
 	// Two keys of one operator share its minute.
 	records := []access.Record{h.record(h.key(operator)), h.record(h.key(operator))}
 
 	places := make([]int, 40)
-	together(40, func(i int) {
+	concurrently(40, func(i int) {
 		a, err := h.Admit(h.Context(), admission(records[i%2], name("req", i), name("nonce-aaaaaaaaaa", i)))
 		if err != nil {
 			h.Errorf("admit: %v", err)
@@ -112,7 +112,7 @@ func limitIsExact(h *house) {
 	}
 }
 
-func countsAreApart(h *house) {
+func countsAreApart(h *harness) {
 	one, other := h.record(h.key(h.operator("one"))), h.record(h.key(h.operator("other")))
 	first := admission(one, "req-1", "nonce-aaaaaaaaaaaa")
 	first.Now = noon.Add(59*time.Second + 999*time.Millisecond)
@@ -130,7 +130,7 @@ func countsAreApart(h *house) {
 	}
 }
 
-func countSurvivesRestart(h *house) {
+func countSurvivesRestart(h *harness) {
 	record := h.record(h.key(h.operator("one")))
 	h.admit(admission(record, "req-1", "nonce-aaaaaaaaaaaa"))
 	h.reopen()
@@ -139,7 +139,7 @@ func countSurvivesRestart(h *house) {
 	}
 }
 
-func burnWithoutCounting(h *house) {
+func burnWithoutCounting(h *harness) {
 	record := h.record(h.key(h.operator("one")))
 	burn := admission(record, "req-1", "nonce-aaaaaaaaaaaa")
 	burn.Count = false
@@ -152,9 +152,9 @@ func burnWithoutCounting(h *house) {
 	}
 }
 
-// Every act that decides whether a caller is let in, with how its trace shows
-// in the fresh record.
-func changesAreSeen(h *house) {
+// Every staff action that decides about admission, with how it shows in the fresh
+// record.
+func changesAreSeen(h *harness) {
 	operator := h.operator("one")
 	credential := h.key(operator)
 	inactive, blocked, slow := subscription.OperatorInactive, subscription.APIBlocked, 70
@@ -165,35 +165,35 @@ func changesAreSeen(h *house) {
 		seen func(access.Record) bool
 	}{
 		{"status", func() error {
-			_, err := h.ChangeOperator(h.Context(), act("lco set"), operator.ID, admin.OperatorChange{Status: &inactive})
+			_, err := h.ChangeOperator(h.Context(), staffAction("lco set"), operator.ID, admin.OperatorChange{Status: &inactive})
 			return err
 		}, func(r access.Record) bool { return r.Operator.Status == inactive }},
 		{"API access", func() error {
-			_, err := h.ChangeOperator(h.Context(), act("lco set"), operator.ID, admin.OperatorChange{API: &blocked})
+			_, err := h.ChangeOperator(h.Context(), staffAction("lco set"), operator.ID, admin.OperatorChange{API: &blocked})
 			return err
 		}, func(r access.Record) bool { return r.Operator.API == blocked }},
 		{"rate limit", func() error {
-			_, err := h.ChangeOperator(h.Context(), act("lco set"), operator.ID, admin.OperatorChange{RateLimit: &slow})
+			_, err := h.ChangeOperator(h.Context(), staffAction("lco set"), operator.ID, admin.OperatorChange{RateLimit: &slow})
 			return err
 		}, func(r access.Record) bool { return r.Operator.RateLimit == slow }},
 		{"whitelist add", func() error {
-			return h.AllowAddress(h.Context(), act("whitelist add"), operator.ID, entry, access.MaxWhitelistEntries)
+			return h.AllowAddress(h.Context(), staffAction("whitelist add"), operator.ID, entry, access.MaxWhitelistEntries)
 		}, func(r access.Record) bool { return slices.Contains(r.Whitelist, entry) }},
 		{"whitelist remove", func() error {
-			return h.DisallowAddress(h.Context(), act("whitelist remove"), operator.ID, entry)
+			return h.DisallowAddress(h.Context(), staffAction("whitelist remove"), operator.ID, entry)
 		}, func(r access.Record) bool { return len(r.Whitelist) == 0 }},
 		{"permissions", func() error {
-			return h.PermitKey(h.Context(), act("key permit"), credential.ID, access.Permissions(0))
+			return h.PermitKey(h.Context(), staffAction("key permit"), credential.ID, access.Permissions(0))
 		}, func(r access.Record) bool { return len(r.Credential.Permissions.List()) == 0 }},
 		{"rotation", func() error {
-			_, err := h.RotateKey(h.Context(), act("key rotate"), credential.ID, noon.Add(time.Hour), newCredential(operator.ID))
+			_, err := h.RotateKey(h.Context(), staffAction("key rotate"), credential.ID, noon.Add(time.Hour), newCredential(operator.ID))
 			return err
 		}, func(r access.Record) bool { return r.Credential.ExpiresAt.Equal(noon.Add(time.Hour)) }},
 		{"revocation", func() error {
-			return h.RevokeKey(h.Context(), act("key revoke"), credential.ID)
+			return h.RevokeKey(h.Context(), staffAction("key revoke"), credential.ID)
 		}, func(r access.Record) bool { return r.Credential.RevokedAt.Equal(noon) }},
 		{"deletion", func() error {
-			return h.DeleteOperator(h.Context(), act("lco delete"), operator.ID)
+			return h.DeleteOperator(h.Context(), staffAction("lco delete"), operator.ID)
 		}, func(r access.Record) bool { return r.Operator.Status == subscription.OperatorDeleted }},
 	}
 	for i, change := range changes {
@@ -209,7 +209,7 @@ func changesAreSeen(h *house) {
 			h.Errorf("%s: told versions %d/%d, read %d/%d", change.name,
 				got.Fresh.Credential.Version, got.Fresh.Operator.Version, read.Credential.Version, read.Operator.Version)
 		}
-		// The second call, judged on what was told, knows its own nonce.
+		// The second call, with the fresh record, recognises its own nonce.
 		again := admission(*got.Fresh, a.RequestID, a.Nonce)
 		if second := h.admit(again); second.Replayed || second.Fresh != nil || !second.Counted || second.Used != i+1 {
 			h.Errorf("%s: the second call: %+v; want counted as number %d", change.name, second, i+1)
@@ -217,26 +217,26 @@ func changesAreSeen(h *house) {
 	}
 }
 
-func otherChangesDoNotDisturb(h *house) {
+func otherChangesDoNotDisturb(h *harness) {
 	operator, other := h.operator("one"), h.operator("other")
 	record := h.record(h.key(operator))
 	h.key(other)
-	h.must(h.AllowAddress(h.Context(), act("whitelist add"), other.ID, prefix("192.0.2.0/24"), access.MaxWhitelistEntries))
-	_, _, err := h.TopUp(h.Context(), act("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees("5"), Reference: "a"})
+	h.must(h.AllowAddress(h.Context(), staffAction("whitelist add"), other.ID, prefix("192.0.2.0/24"), access.MaxWhitelistEntries))
+	_, _, err := h.TopUp(h.Context(), staffAction("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees("5"), Reference: "a"})
 	h.must(err)
 	if got := h.admit(admission(record, "req-1", "nonce-aaaaaaaaaaaa")); got.Fresh != nil || !got.Counted {
 		h.Errorf("%+v; want let in", got)
 	}
 }
 
-func unknownHash(h *house) {
+func unknownHash(h *harness) {
 	_, found, err := h.CredentialByHash(h.Context(), access.HashKey("cxk_00000000000000000000000000000000"))
 	if found || err != nil {
 		h.Errorf("found %v, %v; want not found", found, err)
 	}
 }
 
-func purge(h *house) {
+func purge(h *harness) {
 	record := h.record(h.key(h.operator("one")))
 	for i := range 6 {
 		old := admission(record, name("old", i), name("nonce-old-aaaaaa", i))
@@ -268,7 +268,7 @@ func purge(h *house) {
 	}
 }
 
-func purgeAfterClockAhead(h *house) {
+func purgeAfterClockAhead(h *harness) {
 	record := h.record(h.key(h.operator("one")))
 	use := func(what string, at time.Time) {
 		for i := range 6 {
@@ -294,7 +294,8 @@ func purgeAfterClockAhead(h *house) {
 	use("after", noon.Add(time.Second))
 	right := noon.Add(time.Minute) // the clock is right again
 	purgeAt(right)
-	// Those from before the jump go in their time, even if nothing has noticed it yet.
+	// Nonces from before the jump are purged in time, even if the jump is not noticed
+	// yet.
 	purgeAt(right.Add(23 * time.Hour))
 	h.reopen()
 	for i := range 6 {
@@ -314,7 +315,7 @@ func purgeAfterClockAhead(h *house) {
 	}
 }
 
-func clockSetBack(h *house) {
+func clockSetBack(h *harness) {
 	record := h.record(h.key(h.operator("one")))
 	for i, at := range []time.Duration{0, -time.Hour, -23 * time.Hour} {
 		a := admission(record, name("req", i), name("nonce-aaaaaaaaaaaa", i))

@@ -16,30 +16,30 @@ import (
 )
 
 var amountTests = []test{
-	{"a person's second top-up of the limit waits, whichever operator it is for", sumPerPerson},
-	{"an operator's second top-up of the limit waits, whoever makes it", sumPerOperator},
-	{"an amount counts for as long as the window lasts", sumWindow},
-	{"an amount from the command line counts, and is never refused", sumCommandLine},
-	{"adjustments of either sign and settlements by hand count", sumKinds},
-	{"of ten top-ups at once by one person one passes", sumAtOnce},
-	{"of ten top-ups at once for one operator one passes", sumAtOnceForOperator},
-	{"amounts that a second person approved do not count", sumApproved},
+	{"a person's sum of top-ups over the limit needs approval", sumPerPerson},
+	{"an operator's sum of top-ups over the limit needs approval", sumPerOperator},
+	{"an amount counts until the window has passed", sumWindow},
+	{"a command-line amount counts and is not refused", sumCommandLine},
+	{"adjustments of either sign and manual settlements count", sumKinds},
+	{"of ten concurrent top-ups by one person one passes", sumAtOnce},
+	{"of ten concurrent top-ups for one operator one passes", sumAtOnceForOperator},
+	{"approved amounts do not count", sumApproved},
 	{"a repeated top-up counts once", sumRepeats},
-	{"a limit of zero always takes a second person", sumZeroLimit},
-	{"logins that one person made alone count as that person", sumAcrossLogins},
+	{"a limit of zero always needs approval", sumZeroLimit},
+	{"logins with one sole sponsor count as that person", sumAcrossLogins},
 }
 
-// split are the limits that four top-ups of 50,000.00 do not get past.
+// split are limits that four top-ups of 50,000.00 exceed.
 var split = admin.Limits{ApprovalAbove: rupees("50000"), Window: 24 * time.Hour, PriceChange: 20}
 
-// teller is the service of somebody in the console, within the limits of split.
-func (h *house) teller(name string, now time.Time) *admin.Service {
-	h.hire(name, admin.Finance)
+// limitedUser returns the service of a console user, within the limits of split.
+func (h *harness) limitedUser(name string, now time.Time) *admin.Service {
+	h.createLogin(name, admin.Finance)
 	return admin.NewService(h.Store, sealer{}, "web:"+name, func() time.Time { return now }).WithRole(admin.Finance, split)
 }
 
-// tops has somebody top up an operator, and demands whether that waits.
-func (s *shop) tops(service *admin.Service, operator subscription.Operator, amount, reference string, waits bool) admin.ActionResult {
+// tops has a user top up an operator, and checks whether that waits for approval.
+func (s *fixture) tops(service *admin.Service, operator subscription.Operator, amount, reference string, waits bool) admin.ActionResult {
 	s.Helper()
 	outcome, err := service.SubmitTopUp(s.Context(), admin.TopUp{OperatorID: operator.ID, Amount: rupees(amount), Reference: reference})
 	s.must(err)
@@ -49,10 +49,10 @@ func (s *shop) tops(service *admin.Service, operator subscription.Operator, amou
 	return outcome
 }
 
-func sumPerPerson(h *house) {
-	s := h.shop("0")
+func sumPerPerson(h *harness) {
+	s := h.fixture("0")
 	others := []subscription.Operator{h.operator("second"), h.operator("third"), h.operator("fourth")}
-	asha := s.teller("asha", noon)
+	asha := s.limitedUser("asha", noon)
 	s.tops(asha, s.operator, "50000", "NEFT-1", false)
 	for i, other := range others {
 		outcome := s.tops(asha, other, "50000", name("NEFT", i), true)
@@ -61,14 +61,14 @@ func sumPerPerson(h *house) {
 			s.Errorf("it waits because of %+v; want %+v", outcome.Why, want)
 		}
 	}
-	// The way without a second person does not lead around it, and says why.
-	before := len(s.acts())
+	// The methods without approval refuse it too, with a reason.
+	before := len(s.auditEntries())
 	_, _, err := asha.TopUp(s.Context(), admin.TopUp{OperatorID: others[0].ID, Amount: rupees("0.01"), Reference: "NEFT-2"})
 	s.refused("one paisa more, alone", err)
 	if err != nil && (!strings.Contains(err.Error(), "50000.00 that asha moved alone") || !strings.Contains(err.Error(), "above 50000.00")) {
 		s.Errorf("it is refused with %q; want the sum so far, whose it is and the limit", err)
 	}
-	if after := len(s.acts()); after != before {
+	if after := len(s.auditEntries()); after != before {
 		s.Errorf("%d staff actions were written for what was refused", after-before)
 	}
 	for _, other := range others {
@@ -79,37 +79,37 @@ func sumPerPerson(h *house) {
 	if moved, err := asha.MovedWithoutApproval(s.Context(), s.operator.ID); err != nil || moved != (admin.MovedWithoutApproval{ByPerson: rupees("50000"), ForOperator: rupees("50000")}) {
 		s.Errorf("asha moved %+v, %v", moved, err)
 	}
-	// Somebody else has a sum of their own.
-	s.tops(s.teller("binu", noon), others[1], "50000", "NEFT-3", false)
+	// Another person has a separate sum.
+	s.tops(s.limitedUser("binu", noon), others[1], "50000", "NEFT-3", false)
 }
 
-func sumPerOperator(h *house) {
-	s := h.shop("0")
-	s.tops(s.teller("asha", noon), s.operator, "30000", "NEFT-1", false)
-	outcome := s.tops(s.teller("binu", noon), s.operator, "20000.01", "NEFT-2", true)
+func sumPerOperator(h *harness) {
+	s := h.fixture("0")
+	s.tops(s.limitedUser("asha", noon), s.operator, "30000", "NEFT-1", false)
+	outcome := s.tops(s.limitedUser("binu", noon), s.operator, "20000.01", "NEFT-2", true)
 	if why := outcome.Why; why == nil || why.Person != "" || why.Moved != rupees("30000") || why.OperatorID != s.operator.ID {
 		s.Errorf("it waits because of %+v; want what was moved for the operator", why)
 	}
-	_, _, err := s.teller("binu", noon).TopUp(s.Context(), s.paid("20000.01", "NEFT-3"))
+	_, _, err := s.limitedUser("binu", noon).TopUp(s.Context(), s.paid("20000.01", "NEFT-3"))
 	s.refused("alone", err)
 	if err != nil && !strings.Contains(err.Error(), "moved alone for operator") {
 		s.Errorf("it is refused with %q; want the operator named", err)
 	}
-	s.tops(s.teller("binu", noon), s.operator, "20000", "NEFT-4", false)
+	s.tops(s.limitedUser("binu", noon), s.operator, "20000", "NEFT-4", false)
 	s.money("after all", "50000", "0")
 }
 
-func sumWindow(h *house) {
-	s := h.shop("0")
-	s.tops(s.teller("asha", noon), s.operator, "50000", "NEFT-1", false)
-	s.tops(s.teller("asha", noon.Add(24*time.Hour-time.Millisecond)), s.operator, "0.01", "NEFT-2", true)
-	s.tops(s.teller("asha", noon.Add(24*time.Hour)), s.operator, "50000", "NEFT-3", false)
-	// What another node's clock has ahead counts.
-	s.tops(s.teller("asha", noon.Add(24*time.Hour-time.Second)), h.operator("other"), "0.01", "NEFT-4", true)
+func sumWindow(h *harness) {
+	s := h.fixture("0")
+	s.tops(s.limitedUser("asha", noon), s.operator, "50000", "NEFT-1", false)
+	s.tops(s.limitedUser("asha", noon.Add(24*time.Hour-time.Millisecond)), s.operator, "0.01", "NEFT-2", true)
+	s.tops(s.limitedUser("asha", noon.Add(24*time.Hour)), s.operator, "50000", "NEFT-3", false)
+	// Amounts dated in the future by another node's clock count.
+	s.tops(s.limitedUser("asha", noon.Add(24*time.Hour-time.Second)), h.operator("other"), "0.01", "NEFT-4", true)
 }
 
-func sumCommandLine(h *house) {
-	s := h.shop("0")
+func sumCommandLine(h *harness) {
+	s := h.fixture("0")
 	other := h.operator("other")
 	root := admin.NewService(s.Store, sealer{}, "cli:Asha", func() time.Time { return noon })
 	for i := range 4 {
@@ -117,20 +117,20 @@ func sumCommandLine(h *house) {
 		s.must(err)
 	}
 	s.money("from the command line", "200000", "0")
-	// The same person in the console, and somebody else for the same operator.
-	if why := s.tops(s.teller("asha", noon), other, "0.01", "NEFT-1", true).Why; why.Person != "asha" || why.Moved != rupees("200000") {
+	// The same person in the console, and another person for the same operator.
+	if why := s.tops(s.limitedUser("asha", noon), other, "0.01", "NEFT-1", true).Why; why.Person != "asha" || why.Moved != rupees("200000") {
 		s.Errorf("asha's waits because of %+v", why)
 	}
-	if why := s.tops(s.teller("binu", noon), s.operator, "0.01", "NEFT-2", true).Why; why.Person != "" || why.Moved != rupees("200000") {
+	if why := s.tops(s.limitedUser("binu", noon), s.operator, "0.01", "NEFT-2", true).Why; why.Person != "" || why.Moved != rupees("200000") {
 		s.Errorf("binu's waits because of %+v", why)
 	}
-	s.tops(s.teller("binu", noon), other, "50000", "NEFT-3", false)
+	s.tops(s.limitedUser("binu", noon), other, "50000", "NEFT-3", false)
 	_, _, err := root.TopUp(s.Context(), admin.TopUp{OperatorID: other.ID, Amount: rupees("50000"), Reference: "NEFT-4"})
 	s.must(err)
 }
 
-func sumKinds(h *house) {
-	s := h.shop("100000")
+func sumKinds(h *harness) {
+	s := h.fixture("100000")
 	service := func(name string, above string) *admin.Service {
 		return admin.NewService(s.Store, sealer{}, "web:"+name, func() time.Time { return noon.Add(48 * time.Hour) }).
 			WithRole(admin.Finance, admin.Limits{ApprovalAbove: rupees(above), Window: time.Hour})
@@ -162,11 +162,12 @@ func sumKinds(h *house) {
 	s.refused("a third settlement, alone", err)
 }
 
-// passed has ten people or operators at once, and demands that one amount passes.
-func (s *shop) passed(top func(i int) (admin.ActionResult, error)) {
+// passed has ten people or operators submit amounts concurrently, and requires that one
+// passes.
+func (s *fixture) passed(top func(i int) (admin.ActionResult, error)) {
 	s.Helper()
 	var done, wait atomic.Int32
-	together(10, func(i int) {
+	concurrently(10, func(i int) {
 		outcome, err := top(i)
 		switch {
 		case err != nil:
@@ -182,51 +183,51 @@ func (s *shop) passed(top func(i int) (admin.ActionResult, error)) {
 	}
 }
 
-func sumAtOnce(h *house) {
-	s := h.shop("0")
+func sumAtOnce(h *harness) {
+	s := h.fixture("0")
 	operators := make([]subscription.Operator, 10)
 	for i := range operators {
 		operators[i] = h.operator(name("operator", i))
 	}
 	s.passed(func(i int) (admin.ActionResult, error) {
-		return s.teller("asha", noon).SubmitTopUp(s.Context(), admin.TopUp{OperatorID: operators[i].ID, Amount: rupees("50000"), Reference: name("NEFT", i)})
+		return s.limitedUser("asha", noon).SubmitTopUp(s.Context(), admin.TopUp{OperatorID: operators[i].ID, Amount: rupees("50000"), Reference: name("NEFT", i)})
 	})
 }
 
-func sumAtOnceForOperator(h *house) {
-	s := h.shop("0")
+func sumAtOnceForOperator(h *harness) {
+	s := h.fixture("0")
 	s.passed(func(i int) (admin.ActionResult, error) {
-		return s.teller(name("clerk", i), noon).SubmitTopUp(s.Context(), s.paid("50000", name("NEFT", i)))
+		return s.limitedUser(name("clerk", i), noon).SubmitTopUp(s.Context(), s.paid("50000", name("NEFT", i)))
 	})
 	s.money("after all", "50000", "0")
 }
 
-func sumApproved(h *house) {
-	s := h.shop("0")
-	p := s.tops(s.teller("asha", noon), s.operator, "900000", "NEFT-1", true).Proposal
-	if why := s.tops(s.teller("chitra", noon), s.operator, "900000", "NEFT-2", true).Why; !why.Moved.IsZero() {
+func sumApproved(h *harness) {
+	s := h.fixture("0")
+	p := s.tops(s.limitedUser("asha", noon), s.operator, "900000", "NEFT-1", true).Proposal
+	if why := s.tops(s.limitedUser("chitra", noon), s.operator, "900000", "NEFT-2", true).Why; !why.Moved.IsZero() {
 		s.Errorf("a large amount waits because of %+v; want the amount alone", why)
 	}
-	_, err := s.teller("binu", noon).Approve(s.Context(), p.ID)
+	_, err := s.limitedUser("binu", noon).Approve(s.Context(), p.ID)
 	s.must(err)
 	s.money("approved", "900000", "0")
-	s.tops(s.teller("asha", noon), s.operator, "25000", "NEFT-3", false)
-	s.tops(s.teller("binu", noon), s.operator, "25000", "NEFT-4", false)
-	// A proposal of an amount that alone would be small enough says why it waits.
-	p = s.tops(s.teller("asha", noon), s.operator, "26000", "NEFT-5", true).Proposal
-	if why, err := s.teller("binu", noon).WhyApprovalNeeded(s.Context(), p); err != nil || why == nil || why.Person != "asha" || why.Moved != rupees("25000") {
+	s.tops(s.limitedUser("asha", noon), s.operator, "25000", "NEFT-3", false)
+	s.tops(s.limitedUser("binu", noon), s.operator, "25000", "NEFT-4", false)
+	// A proposal of an amount that alone would be below the limit says why it waits.
+	p = s.tops(s.limitedUser("asha", noon), s.operator, "26000", "NEFT-5", true).Proposal
+	if why, err := s.limitedUser("binu", noon).WhyApprovalNeeded(s.Context(), p); err != nil || why == nil || why.Person != "asha" || why.Moved != rupees("25000") {
 		s.Errorf("it waits because of %+v, %v", why, err)
 	}
-	_, err = s.teller("binu", noon).Approve(s.Context(), p.ID)
+	_, err = s.limitedUser("binu", noon).Approve(s.Context(), p.ID)
 	s.must(err)
-	if moved, err := s.teller("asha", noon).MovedWithoutApproval(s.Context(), s.operator.ID); err != nil || moved.ByPerson != rupees("25000") || moved.ForOperator != rupees("50000") {
+	if moved, err := s.limitedUser("asha", noon).MovedWithoutApproval(s.Context(), s.operator.ID); err != nil || moved.ByPerson != rupees("25000") || moved.ForOperator != rupees("50000") {
 		s.Errorf("asha moved %+v, %v; want the approved amounts left out", moved, err)
 	}
 }
 
-func sumRepeats(h *house) {
-	s := h.shop("0")
-	asha := s.teller("asha", noon)
+func sumRepeats(h *harness) {
+	s := h.fixture("0")
+	asha := s.limitedUser("asha", noon)
 	s.tops(asha, s.operator, "30000", "NEFT-1", false)
 	for range 3 {
 		if again := s.tops(asha, s.operator, "30000", "NEFT-1", false); !again.Already {
@@ -239,37 +240,38 @@ func sumRepeats(h *house) {
 	}
 }
 
-func sumZeroLimit(h *house) {
-	s := h.shop("0")
+func sumZeroLimit(h *harness) {
+	s := h.fixture("0")
 	always := admin.NewService(s.Store, sealer{}, "web:asha", func() time.Time { return noon }).WithRole(admin.Finance, admin.Limits{Window: time.Hour})
 	s.tops(always, s.operator, "0.01", "NEFT-1", true)
-	_, _, err := s.Store.TopUp(s.Context(), act("wallet topup"), s.paid("1", "NEFT-2"))
+	_, _, err := s.Store.TopUp(s.Context(), staffAction("wallet topup"), s.paid("1", "NEFT-2"))
 	s.must(err)
 	var why *admin.ApprovalNeeded
 	if _, _, err := always.TopUp(s.Context(), s.paid("0.01", "NEFT-3")); !errors.As(err, &why) {
 		s.Errorf("one paisa alone: %v; want a second person", err)
 	}
-	if got := s.acts(); slices.ContainsFunc(got, func(a admin.AuditEntry) bool { return a.Actor == "web:asha" && a.Action == "wallet topup" }) {
+	if got := s.auditEntries(); slices.ContainsFunc(got, func(a admin.AuditEntry) bool { return a.Actor == "web:asha" && a.Action == "wallet topup" }) {
 		s.Error("asha topped up alone")
 	}
 }
 
-// RefilledAmounts has staff move money in every way, and demands that refill, which
-// empties the table of amounts and fills it as its migration does, finds all that counts.
-func RefilledAmounts(t *testing.T, place Place, refill func(t *testing.T)) {
-	h := newHouse(t, place)
-	s := h.shop("0")
+// RefilledAmounts has staff move money in every way, and requires that refill, which
+// empties the table of amounts and fills it as its migration does, finds all amounts
+// that count.
+func RefilledAmounts(t *testing.T, place Opener, refill func(t *testing.T)) {
+	h := newHarness(t, place)
+	s := h.fixture("0")
 	root := admin.NewService(s.Store, sealer{}, "cli:Asha", func() time.Time { return noon })
 	_, _, err := root.TopUp(s.Context(), s.paid("60000.01", "NEFT-1"))
 	s.must(err)
 	_, err = root.Adjust(s.Context(), s.operator.ID, rupees("-0.07"), "counted wrongly")
 	s.must(err)
-	s.tops(s.teller("binu", noon.Add(25*time.Hour)), s.operator, "29.99", "NEFT-2", false)
+	s.tops(s.limitedUser("binu", noon.Add(25*time.Hour)), s.operator, "29.99", "NEFT-2", false)
 	op := s.settle(s.reserve(s.activation("key-1", "9800000001", "100001")), operation.NeedsReview)
-	_, err = s.teller("binu", noon.Add(25*time.Hour)).SettleReview(s.Context(), op.ID, false, "asked them")
+	_, err = s.limitedUser("binu", noon.Add(25*time.Hour)).SettleReview(s.Context(), op.ID, false, "asked them")
 	s.must(err)
-	p := s.tops(s.teller("binu", noon.Add(25*time.Hour)), s.operator, "70000", "NEFT-3", true).Proposal
-	_, err = s.teller("asha", noon.Add(25*time.Hour)).Approve(s.Context(), p.ID)
+	p := s.tops(s.limitedUser("binu", noon.Add(25*time.Hour)), s.operator, "70000", "NEFT-3", true).Proposal
+	_, err = s.limitedUser("asha", noon.Add(25*time.Hour)).Approve(s.Context(), p.ID)
 	s.must(err)
 	want := []admin.MovedWithoutApproval{
 		{ByPerson: rupees("60000.08"), ForOperator: rupees("60229.07")},
@@ -289,10 +291,10 @@ func RefilledAmounts(t *testing.T, place Place, refill func(t *testing.T)) {
 	check("as filled by the migration")
 }
 
-// A sole administrator makes finance logins to move more than one person may.
-func sumAcrossLogins(h *house) {
-	s := h.shop("0")
-	h.hire("asha", admin.Administrator)
+// A sole administrator creates finance logins to move more than one person may.
+func sumAcrossLogins(h *harness) {
+	s := h.fixture("0")
+	h.createLogin("asha", admin.Administrator)
 	in := func(name string, role admin.Role) *admin.Service {
 		return admin.NewService(h.Store, sealer{}, "web:"+name, func() time.Time { return noon }).WithRole(role, split)
 	}
@@ -303,7 +305,7 @@ func sumAcrossLogins(h *house) {
 			h.Fatalf("login %s waits; want it made, because nobody else could approve it", name)
 		}
 	}
-	h.hire("independent", admin.Finance)
+	h.createLogin("independent", admin.Finance)
 	for _, one := range []struct {
 		name  string
 		role  admin.Role

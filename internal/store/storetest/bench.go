@@ -18,29 +18,27 @@ const (
 	benchSubscribers = 100 // of each operator
 )
 
-// Benchmark measures what a store takes for the rows of a renewal: it is admitted,
-// its facts are read, it is reserved and settled, by so many callers at a time.
-func Benchmark(b *testing.B, newPlace func(testing.TB) Place) {
+// Benchmark measures a renewal's store calls, by a number of concurrent callers:
+// admission, snapshot, reservation and settlement.
+func Benchmark(b *testing.B, newOpener func(testing.TB) Opener) {
 	for _, callers := range []int{1, 64} {
-		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) { measure(b, newPlace, callers, (*ground).renew) })
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) { measure(b, newOpener, callers, (*ground).renew) })
 	}
 }
 
-// BenchmarkReads measures what a store takes for a balance: it is admitted, and the
-// wallet is read beside the admissions of others. An admission alone is what to take
-// away from that.
-func BenchmarkReads(b *testing.B, newPlace func(testing.TB) Place) {
+// BenchmarkReads measures a balance request's store calls: admission, and a read of the
+// wallet beside other admissions. Subtract an admission alone for the read.
+func BenchmarkReads(b *testing.B, newOpener func(testing.TB) Opener) {
 	for _, callers := range []int{1, 64} {
-		b.Run(fmt.Sprintf("admission/callers=%d", callers), func(b *testing.B) { measure(b, newPlace, callers, (*ground).admit) })
-		b.Run(fmt.Sprintf("balance/callers=%d", callers), func(b *testing.B) { measure(b, newPlace, callers, (*ground).balance) })
+		b.Run(fmt.Sprintf("admission/callers=%d", callers), func(b *testing.B) { measure(b, newOpener, callers, (*ground).admit) })
+		b.Run(fmt.Sprintf("balance/callers=%d", callers), func(b *testing.B) { measure(b, newOpener, callers, (*ground).balance) })
 	}
 }
 
-// measure has so many callers do something b.N times, and reports what one time
-// takes of the processors: on a machine that others use too, that says more than how
-// long it takes.
-func measure(b *testing.B, newPlace func(testing.TB) Place, callers int, do func(g *ground, n int) error) {
-	g := newGround(b, newPlace(b).Open(b))
+// measure has a number of callers do something b.N times, and reports the processor
+// time of one: on a shared machine that says more than elapsed time.
+func measure(b *testing.B, newOpener func(testing.TB) Opener, callers int, do func(g *ground, n int) error) {
+	g := newGround(b, newOpener(b).Open(b))
 	defer g.Store.Close()
 	next := make(chan int, callers)
 	go func() {
@@ -73,7 +71,7 @@ func measure(b *testing.B, newPlace func(testing.TB) Place, callers int, do func
 	b.ReportMetric(float64(used.Microseconds())/float64(b.N), "cpu-µs/op")
 }
 
-// processorTime is what this process has used of the processors so far.
+// processorTime returns the processor time of this process so far.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage
@@ -83,7 +81,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// ground is a store with operators who have subscribers and money.
+// ground is a store with operators that have subscribers and money.
 type ground struct {
 	testing.TB
 	Store
@@ -95,14 +93,14 @@ type ground struct {
 
 func newGround(b testing.TB, store Store) *ground {
 	b.Cleanup(func() { _ = store.Close() })
-	h := &house{TB: b, Store: store}
+	h := &harness{TB: b, Store: store}
 	h.components("TV-BASIC")
-	plan, err := h.SetPlan(b.Context(), act("plan set"), plan("BASIC-1", "199", "TV-BASIC"))
+	plan, err := h.SetPlan(b.Context(), staffAction("plan set"), plan("BASIC-1", "199", "TV-BASIC"))
 	h.must(err)
 	g := &ground{TB: b, Store: store, plan: plan}
 	for i := range benchOperators {
 		operator := h.operator(name("operator", i))
-		_, _, err := h.TopUp(b.Context(), act("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees("100000000"), Reference: name("payment", i)})
+		_, _, err := h.TopUp(b.Context(), staffAction("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees("100000000"), Reference: name("payment", i)})
 		h.must(err)
 		var rows []admin.ImportRow
 		for k := range benchSubscribers {
@@ -111,7 +109,7 @@ func newGround(b testing.TB, store Store) *ground {
 				PlanID: plan.ID, Expires: noon.Add(time.Hour),
 			})
 		}
-		_, err = h.ImportSubscribers(b.Context(), act("subscriber import"), rows)
+		_, err = h.ImportSubscribers(b.Context(), staffAction("subscriber import"), rows)
 		h.must(err)
 		g.operators, g.keys = append(g.operators, operator), append(g.keys, h.key(operator))
 	}
@@ -120,7 +118,7 @@ func newGround(b testing.TB, store Store) *ground {
 
 func (g *ground) subscriber(operator, n int) string { return fmt.Sprintf("%02d%04d", operator+10, n) }
 
-// balance is the n-th look at a balance.
+// balance makes the n-th balance request.
 func (g *ground) balance(n int) error {
 	if err := g.admit(n); err != nil {
 		return err
@@ -152,8 +150,8 @@ func (g *ground) admitAt(n int, now time.Time) (request string, err error) {
 	return request, nil
 }
 
-// renew is the n-th renewal. No two of one subscriber can meet: all others come
-// between them.
+// renew makes the n-th renewal. Two renewals of one subscriber never overlap: all other
+// subscribers come between them.
 func (g *ground) renew(n int) error {
 	ctx, i := g.Context(), n%benchOperators
 	operator, now := g.operators[i], noon.Add(time.Duration(n)*time.Minute)
@@ -161,19 +159,19 @@ func (g *ground) renew(n int) error {
 	if err != nil {
 		return err
 	}
-	facts, err := g.Snapshot(ctx, operation.SnapshotQuery{
+	snapshot, err := g.Snapshot(ctx, operation.SnapshotQuery{
 		OperatorID: operator.ID, IdempotencyKey: request, Kind: operation.Renew, PlanID: g.plan.ID, Provider: "test",
 		SubscriberID: g.subscriber(i, n/benchOperators%benchSubscribers), DuplicatesSince: now.Add(-2 * time.Minute),
 	})
-	if err != nil || facts.Subscriber == nil {
-		return fmt.Errorf("facts %+v: %w", facts, err)
+	if err != nil || snapshot.Subscriber == nil {
+		return fmt.Errorf("facts %+v: %w", snapshot, err)
 	}
-	op, err := g.Reserve(ctx, operation.Draft{SubscriberVersion: facts.Subscriber.Version, Operation: operation.Operation{
+	op, err := g.Reserve(ctx, operation.Draft{SubscriberVersion: snapshot.Subscriber.Version, Operation: operation.Operation{
 		ID: "CX" + request, OperatorID: operator.ID, IdempotencyKey: request, Fingerprint: operation.Fingerprint{KeyID: 7, Sum: make([]byte, 32)},
 		Kind: operation.Renew, Channel: operation.API, Actor: "api:key 1",
-		SubscriberID: facts.Subscriber.ID, CustomerName: facts.Subscriber.Name, Mobile: facts.Subscriber.Mobile,
+		SubscriberID: snapshot.Subscriber.ID, CustomerName: snapshot.Subscriber.Name, Mobile: snapshot.Subscriber.Mobile,
 		PlanID: g.plan.ID, PlanVersion: g.plan.Version, PlanName: g.plan.Name, PlanMonths: 1, Main: g.plan.Main, Amount: g.plan.Price,
-		ExpiryPrevious: facts.Subscriber.Expires, ExpiryPlanned: facts.Subscriber.Expires.Add(30 * 24 * time.Hour), CycleStartsAt: facts.Subscriber.Expires,
+		ExpiryPrevious: snapshot.Subscriber.Expires, ExpiryPlanned: snapshot.Subscriber.Expires.Add(30 * 24 * time.Hour), CycleStartsAt: snapshot.Subscriber.Expires,
 		State: operation.Processing, Epoch: 1, Node: "node-1", LeaseUntil: now.Add(25 * time.Second), Provider: "test", CreatedAt: now,
 	}})
 	if err != nil {

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// turnRenewals is how many renewals a store makes before it is the other one's turn:
-// enough for a clock of processor time that ticks in hundredths of a second.
+// turnRenewals is how many renewals a store makes before the other continues: enough
+// for a processor clock with a resolution of 10 ms.
 const turnRenewals = 1280
 
-// BenchmarkIndex measures what an index costs a renewal. Two stores, of which drop has
-// taken the index from the second, make b.N renewals each, by turns, so that whatever
-// else the machine does falls on both. used is what has been used of the processors so
-// far, by this process and by a server; nil is by this process. The ratio is the median
-// of the turns, between its quartiles.
-func BenchmarkIndex(b *testing.B, with, without Place, drop func(), used func() time.Duration) {
+// BenchmarkIndex measures what an index costs a renewal. Two stores, the second without
+// the index (drop removes it), make b.N renewals each, alternating, so that other load
+// falls on both. used returns the processor time so far, of this process and a server;
+// nil means of this process. The ratio is the median over the turns, with its
+// quartiles.
+func BenchmarkIndex(b *testing.B, with, without Opener, drop func(), used func() time.Duration) {
 	grounds := [2]*ground{newGround(b, with.Open(b)), newGround(b, without.Open(b))}
 	drop()
 	if used == nil {

@@ -14,23 +14,23 @@ import (
 )
 
 var bulkTests = []test{
-	{"what is kept is read back whole, by its operator alone", bulkReadBack},
-	{"a draft is started once, and not beside another", bulkStartedOnce},
-	{"a draft that is older than another's start is not started", bulkOutdated},
+	{"a job is read back whole, by its operator only", bulkReadBack},
+	{"a draft is started once, and not while another job runs", bulkStartedOnce},
+	{"a draft older than another job's start is not started", bulkOutdated},
 	{"a job is claimed once, when it is due", bulkClaimedOnce},
-	{"rows are taken once, in their order, and again in other hands", bulkRowsTaken},
-	{"who lost a job settles and releases nothing", bulkLostHands},
-	{"an operation outweighs a refusal, whoever found it", bulkOperationOutweighs},
-	{"rows that were given up and charged all the same are found", bulkAstray},
-	{"jobs count as open until nothing is left to wait for", bulkOpenJobs},
-	{"a job is finished when nothing is left but reviews", bulkFinished},
-	{"cancelling stops what has not begun", bulkCancelled},
-	{"drafts that nobody started are forgotten", bulkPurged},
-	{"a node that is alone takes every job over", bulkTakenOver},
+	{"rows are taken once, in order, and again after a takeover", bulkRowsTaken},
+	{"a stale owner settles and releases nothing", bulkStaleOwner},
+	{"an operation's outcome replaces a refusal", bulkOperationOutweighs},
+	{"orphaned rows, given up but charged, are found", bulkOrphans},
+	{"a job counts as open until nothing is pending", bulkOpenJobs},
+	{"a job is finished when only reviews are left", bulkFinished},
+	{"a cancellation stops rows that have not begun", bulkCancelled},
+	{"drafts that were not started are purged", bulkPurged},
+	{"a single node takes over every job", bulkTakenOver},
 }
 
-// bulkDraft keeps a draft of so many queued rows.
-func (h *house) bulkDraft(operator subscription.Operator, id string, rows int) (bulk.Job, []bulk.Row) {
+// bulkDraft stores a draft with a number of queued rows.
+func (h *harness) bulkDraft(operator subscription.Operator, id string, rows int) (bulk.Job, []bulk.Row) {
 	h.Helper()
 	job := bulk.Job{OperatorID: operator.ID, ID: id, Actor: "web:asha", Title: "march.csv", State: bulk.Draft, CreatedAt: noon}
 	var all []bulk.Row
@@ -44,7 +44,7 @@ func (h *house) bulkDraft(operator subscription.Operator, id string, rows int) (
 	return job, all
 }
 
-func (h *house) bulkStarted(operator subscription.Operator, id string, rows int) {
+func (h *harness) bulkStarted(operator subscription.Operator, id string, rows int) {
 	h.Helper()
 	h.bulkDraft(operator, id, rows)
 	if started, err := h.StartBulkJob(h.Context(), operator.ID, id, noon); err != nil || !started {
@@ -52,8 +52,8 @@ func (h *house) bulkStarted(operator subscription.Operator, id string, rows int)
 	}
 }
 
-// bulkHold claims the job that is due at a moment, for a minute.
-func (h *house) bulkHold(now time.Time) bulk.Lease {
+// bulkHold claims the job that is due at a time, for a minute.
+func (h *harness) bulkHold(now time.Time) bulk.Lease {
 	h.Helper()
 	job, found, err := h.ClaimBulkJob(h.Context(), bulk.Claim{Now: now, Node: "node-1", Until: now.Add(time.Minute)})
 	if err != nil || !found {
@@ -63,9 +63,9 @@ func (h *house) bulkHold(now time.Time) bulk.Lease {
 }
 
 // bulkTake takes rows and returns their numbers.
-func (h *house) bulkTake(hold bulk.Lease, most int) (numbers []int) {
+func (h *harness) bulkTake(hold bulk.Lease, limit int) (numbers []int) {
 	h.Helper()
-	_, rows, _, err := h.TakeBulkRows(h.Context(), hold, most)
+	_, rows, _, err := h.TakeBulkRows(h.Context(), hold, limit)
 	h.must(err)
 	for _, row := range rows {
 		numbers = append(numbers, row.Number)
@@ -74,7 +74,7 @@ func (h *house) bulkTake(hold bulk.Lease, most int) (numbers []int) {
 	return numbers
 }
 
-func (h *house) bulkSettle(hold bulk.Lease, number int, state bulk.RowState) (settled bool) {
+func (h *harness) bulkSettle(hold bulk.Lease, number int, state bulk.RowState) (settled bool) {
 	h.Helper()
 	outcome := bulk.Outcome{Number: number, State: state, Code: fault.OK}
 	switch state {
@@ -88,7 +88,7 @@ func (h *house) bulkSettle(hold bulk.Lease, number int, state bulk.RowState) (se
 	return settled
 }
 
-func (h *house) bulkJob(operator subscription.Operator, id string) bulk.Job {
+func (h *harness) bulkJob(operator subscription.Operator, id string) bulk.Job {
 	h.Helper()
 	job, found, err := h.BulkJob(h.Context(), operator.ID, id)
 	if err != nil || !found {
@@ -97,7 +97,7 @@ func (h *house) bulkJob(operator subscription.Operator, id string) bulk.Job {
 	return job
 }
 
-func (h *house) bulkRow(operator subscription.Operator, id string, number int) bulk.Row {
+func (h *harness) bulkRow(operator subscription.Operator, id string, number int) bulk.Row {
 	h.Helper()
 	rows, err := h.BulkRows(h.Context(), operator.ID, id, bulk.Page{After: number - 1, Limit: 1})
 	if err != nil || len(rows) != 1 {
@@ -106,7 +106,7 @@ func (h *house) bulkRow(operator subscription.Operator, id string, number int) b
 	return rows[0]
 }
 
-func bulkReadBack(h *house) {
+func bulkReadBack(h *harness) {
 	operator, other := h.operator("asha"), h.operator("binu")
 	draft, kept := h.bulkDraft(operator, "JOB-1", 450)
 	h.reopen()
@@ -133,18 +133,18 @@ func bulkReadBack(h *house) {
 	if listed, err := h.BulkJobs(h.Context(), operator.ID, 10); err != nil || len(listed) != 0 {
 		h.Errorf("drafts are listed: %v, %v", listed, err)
 	}
-	// Another operator may have a job of the same name.
+	// Another operator may have a job with the same id.
 	h.bulkStarted(other, "JOB-1", 1)
 	if listed, err := h.BulkJobs(h.Context(), other.ID, 10); err != nil || len(listed) != 1 || listed[0].Progress.Rows != 1 {
 		h.Errorf("listed %+v, %v", listed, err)
 	}
 }
 
-func bulkStartedOnce(h *house) {
+func bulkStartedOnce(h *harness) {
 	operator := h.operator("asha")
 	h.bulkDraft(operator, "JOB-1", 2)
 	var starts atomic.Int32
-	together(8, func(int) {
+	concurrently(8, func(int) {
 		started, err := h.StartBulkJob(h.Context(), operator.ID, "JOB-1", noon)
 		if err != nil {
 			h.Errorf("start: %v", err)
@@ -161,7 +161,7 @@ func bulkStartedOnce(h *house) {
 		h.bulkDraft(h.operator(name("other", i)), "JOB-1", 1)
 		h.bulkDraft(operator, name("JOB", i+2), 1)
 	}
-	together(8, func(i int) {
+	concurrently(8, func(i int) {
 		started, err := h.StartBulkJob(h.Context(), operator.ID, name("JOB", i+2), noon)
 		if errors.Is(err, bulk.ErrAnotherRuns) {
 			refused.Add(1)
@@ -174,7 +174,7 @@ func bulkStartedOnce(h *house) {
 	}
 }
 
-func bulkOutdated(h *house) {
+func bulkOutdated(h *harness) {
 	operator := h.operator("asha")
 	h.bulkDraft(operator, "OLD", 1)
 	h.bulkDraft(operator, "NEW", 1)
@@ -190,7 +190,7 @@ func bulkOutdated(h *house) {
 	}
 }
 
-func bulkClaimedOnce(h *house) {
+func bulkClaimedOnce(h *harness) {
 	operator := h.operator("asha")
 	h.bulkStarted(operator, "JOB-1", 3)
 	if due, err := h.BulkJobsDue(h.Context(), noon.Add(-time.Millisecond)); err != nil || due {
@@ -200,7 +200,7 @@ func bulkClaimedOnce(h *house) {
 		h.Errorf("due: %v, %v; want it to be", due, err)
 	}
 	var claimed atomic.Int32
-	together(8, func(int) {
+	concurrently(8, func(int) {
 		job, found, err := h.ClaimBulkJob(h.Context(), bulk.Claim{Now: noon, Node: "node-1", Until: noon.Add(time.Minute)})
 		if err != nil {
 			h.Errorf("claim: %v", err)
@@ -220,7 +220,7 @@ func bulkClaimedOnce(h *house) {
 	}
 }
 
-func bulkRowsTaken(h *house) {
+func bulkRowsTaken(h *harness) {
 	operator := h.operator("asha")
 	h.bulkStarted(operator, "JOB-1", 5)
 	hold := h.bulkHold(noon)
@@ -245,7 +245,7 @@ func bulkRowsTaken(h *house) {
 	}
 }
 
-func bulkLostHands(h *house) {
+func bulkStaleOwner(h *harness) {
 	operator := h.operator("asha")
 	h.bulkStarted(operator, "JOB-1", 2)
 	lost := h.bulkHold(noon)
@@ -264,7 +264,7 @@ func bulkLostHands(h *house) {
 	}
 }
 
-func bulkOperationOutweighs(h *house) {
+func bulkOperationOutweighs(h *harness) {
 	operator := h.operator("asha")
 	h.bulkStarted(operator, "JOB-1", 1)
 	lost := h.bulkHold(noon)
@@ -273,7 +273,7 @@ func bulkOperationOutweighs(h *house) {
 	h.bulkTake(next, 1)
 	h.bulkSettle(next, 1, bulk.RowRefused)
 	h.must(h.ReleaseBulkJob(h.Context(), next, bulk.Release{Again: noon, Review: noon}))
-	// The sleeper was let through after all: the row has an operation.
+	// The stale owner's request succeeded after all: the row has an operation.
 	if !h.bulkSettle(lost, 1, bulk.RowInReview) {
 		h.Error("who has an operation is told that nothing was settled")
 	}
@@ -288,7 +288,7 @@ func bulkOperationOutweighs(h *house) {
 	}
 }
 
-func bulkFinished(h *house) {
+func bulkFinished(h *harness) {
 	operator := h.operator("asha")
 	h.bulkStarted(operator, "JOB-1", 3)
 	hold := h.bulkHold(noon)
@@ -320,7 +320,7 @@ func bulkFinished(h *house) {
 	}
 }
 
-func bulkCancelled(h *house) {
+func bulkCancelled(h *harness) {
 	operator := h.operator("asha")
 	h.bulkDraft(operator, "DRAFT", 2)
 	if cancelled, err := h.CancelBulkJob(h.Context(), operator.ID, "DRAFT", noon); err != nil || !cancelled {
@@ -352,7 +352,7 @@ func bulkCancelled(h *house) {
 	}
 }
 
-func bulkPurged(h *house) {
+func bulkPurged(h *harness) {
 	operator := h.operator("asha")
 	h.bulkDraft(operator, "DRAFT", 3)
 	h.bulkStarted(operator, "JOB-1", 1)
@@ -372,7 +372,7 @@ func bulkPurged(h *house) {
 	h.bulkJob(operator, "JOB-1")
 }
 
-func bulkTakenOver(h *house) {
+func bulkTakenOver(h *harness) {
 	operator := h.operator("asha")
 	h.bulkStarted(operator, "JOB-1", 1)
 	h.bulkHold(noon)

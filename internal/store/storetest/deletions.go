@@ -14,20 +14,20 @@ import (
 )
 
 var deletionTests = []test{
-	{"an operator with money, a hold or a running bulk job is not deleted", deletionRefused},
-	{"a deletion that races with reservations and payouts strands no money", deletionRaces},
-	{"an undeleted operator is as it was before", undeleted},
-	{"an undo is refused after 30 days, and for a living operator", undeleteRefused},
+	{"an operator with money, a hold or a running job is not deleted", deletionRefused},
+	{"a deletion racing with reservations and payouts loses no money", deletionRaces},
+	{"an undeleted operator is unchanged", undeleted},
+	{"an undelete is refused after 30 days and for an active operator", undeleteRefused},
 	{"numbers and ids of a deleted operator are free after 30 days", numbersReleased},
-	{"a released number is given to one of many who want it", releasedOnce},
-	{"an import takes the numbers of a deleted operator after 30 days", importReleases},
-	{"a number whose operation is still followed up stays taken", followedUpKeepsNumber},
+	{"a released number is given to one of many concurrent callers", releasedOnce},
+	{"an import takes numbers of a deleted operator after 30 days", importReleases},
+	{"a number with an operation in follow-up is not released", followedUpKeepsNumber},
 }
 
-func (h *house) notDeleted(what string, id int64, says ...string) {
+func (h *harness) notDeleted(what string, id int64, says ...string) {
 	h.Helper()
-	acts := len(h.acts())
-	err := h.DeleteOperator(h.Context(), act("lco delete"), id)
+	auditEntries := len(h.auditEntries())
+	err := h.DeleteOperator(h.Context(), staffAction("lco delete"), id)
 	h.refused(what, err)
 	for _, part := range says {
 		if err != nil && !strings.Contains(err.Error(), part) {
@@ -36,18 +36,18 @@ func (h *house) notDeleted(what string, id int64, says ...string) {
 	}
 	operator, err := h.Operator(h.Context(), id)
 	h.must(err)
-	if operator.Status != subscription.OperatorActive || !operator.DeletedAt.IsZero() || len(h.acts()) != acts {
-		h.Errorf("%s: refused, it is %s since %s, with %d acts more", what, operator.Status, operator.DeletedAt, len(h.acts())-acts)
+	if operator.Status != subscription.OperatorActive || !operator.DeletedAt.IsZero() || len(h.auditEntries()) != auditEntries {
+		h.Errorf("%s: refused, it is %s since %s, with %d acts more", what, operator.Status, operator.DeletedAt, len(h.auditEntries())-auditEntries)
 	}
 }
 
-func deletionRefused(h *house) {
-	s := h.shop("398")
+func deletionRefused(h *harness) {
+	s := h.fixture("398")
 	payout := fmt.Sprintf("coax admin wallet adjust --lco %d --amount=-", s.operator.ID)
 	s.notDeleted("with a balance", s.operator.ID, "has 398.00", payout+"398.00 --reason")
 	op := s.reserve(s.activation("one", "9800000001", "100001"))
 	s.notDeleted("with a balance and a hold", s.operator.ID, "has 199.00", "199.00 are held by 1 open operations", payout+"199.00 --reason")
-	_, _, err := s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-199")})
+	_, _, err := s.Adjust(s.Context(), staffAction("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-199")})
 	s.must(err)
 	s.notDeleted("with a hold", s.operator.ID, "has 0.00", "199.00 are held by 1 open operations", payout)
 	op = s.settle(op, operation.NeedsReview)
@@ -59,12 +59,12 @@ func deletionRefused(h *house) {
 	s.bulkTake(hold, 1)
 	s.bulkSettle(hold, 1, bulk.RowRefused)
 	s.must(s.ReleaseBulkJob(s.Context(), hold, bulk.Release{Again: noon, Review: noon}))
-	// Another operator's operations are not in the way.
+	// Another operator's operations do not prevent it.
 	empty := s.operator
-	s.operator = s.house.operator("other")
+	s.operator = s.harness.operator("other")
 	s.topUp(s.operator, "199")
 	s.reserve(s.activation("two", "9800000002", "100002"))
-	s.must(s.DeleteOperator(s.Context(), act("lco delete"), empty.ID))
+	s.must(s.DeleteOperator(s.Context(), staffAction("lco delete"), empty.ID))
 	deleted, err := s.Operator(s.Context(), empty.ID)
 	s.must(err)
 	if deleted.Status != subscription.OperatorDeleted || !deleted.DeletedAt.Equal(noon) || !deleted.UndeletableUntil().Equal(noon.Add(30*24*time.Hour)) {
@@ -72,20 +72,20 @@ func deletionRefused(h *house) {
 	}
 }
 
-// Everything that can change a wallet meets a deletion. Whichever comes first, a
+// Everything that can change a wallet races with a deletion. Whichever comes first, a
 // deleted operator has no money and no open operation.
-func deletionRaces(h *house) {
-	s := h.shop("0")
+func deletionRaces(h *harness) {
+	s := h.fixture("0")
 	deletions := 0
 	for round := range 20 {
-		s.operator = s.house.operator(name("operator", round))
+		s.operator = s.harness.operator(name("operator", round))
 		s.topUp(s.operator, "398")
 		open := s.reserve(s.activation(name("open", round), fmt.Sprintf("97000000%02d", round), fmt.Sprintf("2000%02d", round)))
-		together(6, func(i int) {
+		concurrently(6, func(i int) {
 			var err error
 			switch i {
 			case 0:
-				_, _, err = s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-199")})
+				_, _, err = s.Adjust(s.Context(), staffAction("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-199")})
 			case 1:
 				_, err = s.Reserve(s.Context(), s.activation(name("race", round), fmt.Sprintf("98000000%02d", round), fmt.Sprintf("1000%02d", round)))
 			case 2:
@@ -95,14 +95,14 @@ func deletionRaces(h *house) {
 				}
 				_, _, err = s.Settle(s.Context(), settlement(open, to))
 			default:
-				err = s.DeleteOperator(s.Context(), act("lco delete"), s.operator.ID)
+				err = s.DeleteOperator(s.Context(), staffAction("lco delete"), s.operator.ID)
 			}
 			var refusal *admin.Refusal
 			if err != nil && !errors.As(err, &refusal) && !errors.Is(err, operation.ErrMoved) {
 				s.Errorf("round %d, %d: %v", round, i, err)
 			}
 		})
-		// A payout that came too early is repeated, as its refusal says.
+		// A payout that came too early is repeated.
 		wallet, err := s.Wallet(s.Context(), s.operator.ID)
 		s.must(err)
 		operator, err := s.Operator(s.Context(), s.operator.ID)
@@ -113,7 +113,7 @@ func deletionRaces(h *house) {
 			continue
 		}
 		if wallet.Balance.IsZero() && wallet.Held.IsZero() {
-			s.must(s.DeleteOperator(s.Context(), act("lco delete"), s.operator.ID))
+			s.must(s.DeleteOperator(s.Context(), staffAction("lco delete"), s.operator.ID))
 			continue
 		}
 		s.notDeleted("with money left", s.operator.ID)
@@ -121,17 +121,17 @@ func deletionRaces(h *house) {
 	s.Logf("%d of 20 deletions came after all else", deletions)
 }
 
-func undeleted(h *house) {
+func undeleted(h *harness) {
 	for _, status := range []subscription.OperatorStatus{subscription.OperatorActive, subscription.OperatorInactive} {
 		operator := h.operator(string(status))
 		key := h.key(operator)
-		h.must(h.AllowAddress(h.Context(), act("whitelist add"), operator.ID, prefix("192.0.2.1/32"), 20))
-		before, err := h.ChangeOperator(h.Context(), act("lco set"), operator.ID, admin.OperatorChange{Status: &status})
+		h.must(h.AllowAddress(h.Context(), staffAction("whitelist add"), operator.ID, prefix("192.0.2.1/32"), 20))
+		before, err := h.ChangeOperator(h.Context(), staffAction("lco set"), operator.ID, admin.OperatorChange{Status: &status})
 		h.must(err)
 		record := h.record(key)
-		h.must(h.DeleteOperator(h.Context(), act("lco delete"), operator.ID))
+		h.must(h.DeleteOperator(h.Context(), staffAction("lco delete"), operator.ID))
 		h.reopen()
-		late := act("lco undelete")
+		late := staffAction("lco undelete")
 		late.At = noon.Add(30*24*time.Hour - time.Millisecond)
 		after, err := h.UndeleteOperator(h.Context(), late, operator.ID)
 		h.must(err)
@@ -144,36 +144,36 @@ func undeleted(h *house) {
 		if again.Operator != want || again.Credential.Version != record.Credential.Version || len(again.Whitelist) != 1 {
 			h.Errorf("its key leads to %+v; want %+v", again, want)
 		}
-		acts := h.acts()
-		if last := acts[len(acts)-1]; last.Action != "lco undelete" || !strings.Contains(last.Before, `"deleted"`) || !strings.Contains(last.After, string(status)) {
+		auditEntries := h.auditEntries()
+		if last := auditEntries[len(auditEntries)-1]; last.Action != "lco undelete" || !strings.Contains(last.Before, `"deleted"`) || !strings.Contains(last.After, string(status)) {
 			h.Errorf("the last act is %+v", last)
 		}
 		h.topUpAfterUndo(operator)
 	}
 }
 
-func (h *house) topUpAfterUndo(operator subscription.Operator) {
+func (h *harness) topUpAfterUndo(operator subscription.Operator) {
 	h.Helper()
-	_, _, err := h.TopUp(h.Context(), act("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees("5"), Reference: "again for " + operator.Name})
+	_, _, err := h.TopUp(h.Context(), staffAction("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees("5"), Reference: "again for " + operator.Name})
 	h.must(err)
 }
 
-func undeleteRefused(h *house) {
+func undeleteRefused(h *harness) {
 	living, gone := h.operator("living"), h.operator("gone")
-	h.must(h.DeleteOperator(h.Context(), act("lco delete"), gone.ID))
-	acts := len(h.acts())
-	late := act("lco undelete")
+	h.must(h.DeleteOperator(h.Context(), staffAction("lco delete"), gone.ID))
+	auditEntries := len(h.auditEntries())
+	late := staffAction("lco undelete")
 	late.At = noon.Add(30 * 24 * time.Hour)
 	for _, row := range []struct {
-		id   int64
-		act  admin.StaffAction
-		says string
+		id          int64
+		staffAction admin.StaffAction
+		says        string
 	}{
-		{living.ID, act("lco undelete"), "not deleted"},
-		{4711, act("lco undelete"), "no operator 4711"},
+		{living.ID, staffAction("lco undelete"), "not deleted"},
+		{4711, staffAction("lco undelete"), "no operator 4711"},
 		{gone.ID, late, "until 2027-03-31 12:00:00 +05:30"},
 	} {
-		_, err := h.UndeleteOperator(h.Context(), row.act, row.id)
+		_, err := h.UndeleteOperator(h.Context(), row.staffAction, row.id)
 		h.refused(row.says, err)
 		if err != nil && !strings.Contains(err.Error(), row.says) {
 			h.Errorf("the refusal is %q; want %q in it", err, row.says)
@@ -182,55 +182,55 @@ func undeleteRefused(h *house) {
 	if operator, err := h.Operator(h.Context(), gone.ID); err != nil || operator.Status != subscription.OperatorDeleted {
 		h.Errorf("after 30 days it is %s, %v", operator.Status, err)
 	}
-	if got := len(h.acts()); got != acts {
-		h.Errorf("%d acts were logged for what was refused", got-acts)
+	if got := len(h.auditEntries()); got != auditEntries {
+		h.Errorf("%d acts were logged for what was refused", got-auditEntries)
 	}
 }
 
-// deletedShop is a deleted operator that has subscribers 100001 and 100002, one of
+// deletedFixture returns a deleted operator that has subscribers 100001 and 100002, one of
 // them renewed, and another operator that wants their numbers.
-func (h *house) deletedShop() (gone, other *shop) {
+func (h *harness) deletedFixture() (gone, other *fixture) {
 	h.Helper()
-	gone = h.shop("597")
+	gone = h.fixture("597")
 	gone.subscriber("100001", "9800000001")
 	gone.subscriber("100002", "9800000002")
 	gone.settle(gone.reserve(gone.renewal("renewed", "100001")), operation.Success)
-	gone.must(gone.DeleteOperator(gone.Context(), act("lco delete"), gone.operator.ID))
-	other = &shop{house: h, operator: h.operator("other"), plan: gone.plan, sold: 100}
+	gone.must(gone.DeleteOperator(gone.Context(), staffAction("lco delete"), gone.operator.ID))
+	other = &fixture{harness: h, operator: h.operator("other"), plan: gone.plan, sold: 100}
 	other.topUp(other.operator, "1990")
 	return gone, other
 }
 
-// afterwards is when what a deleted operator had is free again.
+// afterwards is when a deleted operator's numbers and ids are free again.
 var afterwards = noon.Add(30*24*time.Hour + 10*time.Minute)
 
-func (s *shop) wants(mobile, id string, now time.Time) operation.Snapshot {
+func (s *fixture) wants(mobile, id string, now time.Time) operation.Snapshot {
 	s.Helper()
-	return s.facts(operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Activate, Mobile: mobile, SubscriberID: id, PlanID: s.plan.ID, Now: now})
+	return s.snapshot(operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Activate, Mobile: mobile, SubscriberID: id, PlanID: s.plan.ID, Now: now})
 }
 
-func numbersReleased(h *house) {
-	gone, other := h.deletedShop()
+func numbersReleased(h *harness) {
+	gone, other := h.deletedFixture()
 	for _, now := range []time.Time{noon, noon.Add(30 * 24 * time.Hour), afterwards.Add(-time.Millisecond)} {
-		if facts := other.wants("9800000001", "", now); facts.Subscriber == nil {
+		if snapshot := other.wants("9800000001", "", now); snapshot.Subscriber == nil {
 			h.Errorf("%s after the deletion the number is free", now.Sub(noon))
 		}
-		if facts := other.wants("9800000009", "100001", now); facts.FreeID == "100001" {
+		if snapshot := other.wants("9800000009", "100001", now); snapshot.FreeID == "100001" {
 			h.Errorf("%s after the deletion the id is free", now.Sub(noon))
 		}
 	}
-	// The number alone is wanted; the id stays taken until somebody wants it.
-	if facts := other.wants("9800000002", "", afterwards); facts.Subscriber != nil || facts.FreeID == "100002" {
-		h.Errorf("the number is %+v's, the free id %s", facts.Subscriber, facts.FreeID)
+	// Only the number is wanted; the id stays taken.
+	if snapshot := other.wants("9800000002", "", afterwards); snapshot.Subscriber != nil || snapshot.FreeID == "100002" {
+		h.Errorf("the number is %+v's, the free id %s", snapshot.Subscriber, snapshot.FreeID)
 	}
 	other.subscriber("200002", "9800000002")
-	if facts := other.wants("9800000001", "100001", afterwards); facts.Subscriber != nil || facts.FreeID != "100001" {
-		h.Fatalf("the number is %+v's, the free id %s", facts.Subscriber, facts.FreeID)
+	if snapshot := other.wants("9800000001", "100001", afterwards); snapshot.Subscriber != nil || snapshot.FreeID != "100001" {
+		h.Fatalf("the number is %+v's, the free id %s", snapshot.Subscriber, snapshot.FreeID)
 	}
 	d := other.activation("again", "9800000001", "100001")
 	other.settle(other.reserve(d), operation.Success)
 
-	// What the deleted operator had is still there, and nobody else's.
+	// The deleted operator's rows are still there, and belong to no other.
 	released := fmt.Sprintf("released:%d:100001", gone.operator.ID)
 	operatorID, old, err := h.FindSubscriber(h.Context(), released)
 	h.must(err)
@@ -251,21 +251,21 @@ func numbersReleased(h *house) {
 	}
 }
 
-func releasedOnce(h *house) {
-	_, other := h.deletedShop()
+func releasedOnce(h *harness) {
+	_, other := h.deletedFixture()
 	var wins atomic.Int32
-	together(8, func(i int) {
-		facts, err := other.Snapshot(other.Context(), operation.SnapshotQuery{
+	concurrently(8, func(i int) {
+		snapshot, err := other.Snapshot(other.Context(), operation.SnapshotQuery{
 			OperatorID: other.operator.ID, Kind: operation.Activate, Mobile: "9800000001", SubscriberID: "100001", PlanID: other.plan.ID, Now: afterwards,
 		})
 		if err != nil {
 			h.Errorf("facts: %v", err)
 			return
 		}
-		if facts.Subscriber != nil {
+		if snapshot.Subscriber != nil {
 			return // somebody was faster
 		}
-		switch _, err := other.Reserve(other.Context(), other.activation(name("race", i), "9800000001", facts.FreeID)); {
+		switch _, err := other.Reserve(other.Context(), other.activation(name("race", i), "9800000001", snapshot.FreeID)); {
 		case err == nil:
 			wins.Add(1)
 		case !errors.Is(err, operation.ErrMoved):
@@ -277,8 +277,8 @@ func releasedOnce(h *house) {
 	}
 }
 
-func importReleases(h *house) {
-	_, other := h.deletedShop()
+func importReleases(h *harness) {
+	_, other := h.deletedFixture()
 	service := func(now time.Time) *admin.Service {
 		return admin.NewService(h, nil, "test:asha", func() time.Time { return now })
 	}
@@ -301,11 +301,11 @@ func importReleases(h *house) {
 	}
 }
 
-func followedUpKeepsNumber(h *house) {
-	s := h.shop("199")
+func followedUpKeepsNumber(h *harness) {
+	s := h.fixture("199")
 	combo := plan("COMBO-1", "199", "TV-BASIC")
 	combo.Type, combo.Addon = subscription.Combo, "OTT-PLUS"
-	saved, err := h.SetPlan(h.Context(), act("plan set"), combo)
+	saved, err := h.SetPlan(h.Context(), staffAction("plan set"), combo)
 	h.must(err)
 	s.plan = saved
 	d := s.activation("combo", "9800000001", "100001")
@@ -316,9 +316,9 @@ func followedUpKeepsNumber(h *house) {
 	if err != nil || !did {
 		h.Fatalf("settled: %v, %v", did, err)
 	}
-	s.must(s.DeleteOperator(s.Context(), act("lco delete"), s.operator.ID))
-	other := &shop{house: h, operator: h.operator("other"), plan: s.plan}
-	if facts := other.wants("9800000001", "100001", afterwards); facts.Subscriber == nil {
+	s.must(s.DeleteOperator(s.Context(), staffAction("lco delete"), s.operator.ID))
+	other := &fixture{harness: h, operator: h.operator("other"), plan: s.plan}
+	if snapshot := other.wants("9800000001", "100001", afterwards); snapshot.Subscriber == nil {
 		h.Error("the number is free while the add-on is followed up")
 	}
 }

@@ -13,16 +13,16 @@ import (
 )
 
 var factorTests = []test{
-	{"passkeys and challenges are read back, over a restart too", passkeyRoundTrip},
-	{"a change of second factors ends the other sessions and is kept as a notice", factorsEndOthers},
-	{"a change of second factors uses its proof and its challenge up", factorsUseUp},
-	{"a passkey's answer is good once however many show it together", passkeyOnce},
-	{"a passkey is one person's", passkeyIsOnes},
-	{"a reset takes every second factor away and leaves a notice", resetTakesAll},
+	{"passkeys and challenges survive a restart", passkeyRoundTrip},
+	{"a factor change ends other sessions and leaves a notice", factorsEndOthers},
+	{"a factor change uses up its proof and challenge", factorsUseUp},
+	{"a passkey assertion is accepted once under concurrency", passkeyOnce},
+	{"a passkey belongs to one login", passkeyUnique},
+	{"a reset removes all second factors and leaves a notice", resetTakesAll},
 	{"recovery codes of an older release have no salt", oldRecoveryCodes},
 }
 
-// newPasskey is a passkey as the service would write it.
+// newPasskey returns a passkey as the login service would store it.
 func newPasskey(credential string) login.Passkey {
 	p := login.Passkey{Name: "Key " + credential, CreatedAt: noon, SiteID: "panel.example.com"}
 	p.Key.CredentialID, p.Key.PublicKey = []byte(credential), []byte("public key of "+credential)
@@ -30,7 +30,7 @@ func newPasskey(credential string) login.Passkey {
 	return p
 }
 
-// challengeOf is a challenge of a session.
+// challengeOf returns a challenge of a session.
 func challengeOf(sessionID string, kind login.ChallengeKind, ticket string) login.Challenge {
 	return login.Challenge{
 		ChallengeRef: login.ChallengeRef{SessionID: sessionID, Kind: kind, Ticket: login.HashToken(ticket)},
@@ -38,22 +38,22 @@ func challengeOf(sessionID string, kind login.ChallengeKind, ticket string) logi
 	}
 }
 
-// change makes a change of somebody's second factors in the session of a token.
-func (h *house) change(username string, old login.TokenHash, fresh string, c login.FactorChange) error {
+// change changes a login's second factors in the session of a token.
+func (h *harness) change(username string, old login.TokenHash, fresh string, c login.FactorChange) error {
 	h.Helper()
 	account := h.known(username)
 	c.PersonID, c.Version, c.Old, c.New, c.At = account.ID, account.Version, old, login.HashToken(fresh), noon
-	return h.ChangeFactors(h.Context(), ownDeed("a change"), c)
+	return h.ChangeFactors(h.Context(), ownAction("a change"), c)
 }
 
-func (h *house) passkeys(personID int64) []login.Passkey {
+func (h *harness) passkeys(personID int64) []login.Passkey {
 	h.Helper()
 	all, err := h.Passkeys(h.Context(), personID)
 	h.must(err)
 	return all
 }
 
-func passkeyRoundTrip(h *house) {
+func passkeyRoundTrip(h *harness) {
 	token := h.signIn(h.account(newAccount("asha")), noon)
 	record, _ := h.session(token)
 	first, second := newPasskey("one"), newPasskey("two")
@@ -97,7 +97,7 @@ func passkeyRoundTrip(h *house) {
 	}
 }
 
-func factorsEndOthers(h *house) {
+func factorsEndOthers(h *harness) {
 	asha, other := h.account(newAccount("asha")), h.account(newAccount("other"))
 	here, there, others := h.signIn(asha, noon), h.signIn(asha, noon.Add(time.Second)), h.signIn(other, noon)
 	key := newPasskey("one")
@@ -126,13 +126,13 @@ func factorsEndOthers(h *house) {
 	if got := h.known("asha"); got.FactorNotice != "" || got.Version != 2 {
 		h.Errorf("after it was read, the login is %+v", got)
 	}
-	acts := h.acts()
-	if last := acts[len(acts)-1]; last.Actor != "web:asha" || !strings.Contains(last.Before, `"passkeys":0`) || !strings.Contains(last.After, `"passkeys":1`) {
+	auditEntries := h.auditEntries()
+	if last := auditEntries[len(auditEntries)-1]; last.Actor != "web:asha" || !strings.Contains(last.Before, `"passkeys":0`) || !strings.Contains(last.After, `"passkeys":1`) {
 		h.Errorf("the last act is %+v", last)
 	}
 }
 
-func factorsUseUp(h *house) {
+func factorsUseUp(h *harness) {
 	token := h.signIn(h.account(newAccount("asha")), noon)
 	h.setUpTOTP("asha", token, "a", 41, "one")
 	record, _ := h.session(login.HashToken("a"))
@@ -145,7 +145,7 @@ func factorsUseUp(h *house) {
 		"an unknown passkey's": {Proof: login.Proof{Passkey: &login.PasskeyProof{ID: 4711, SignCount: 1}}, DropTOTP: true},
 	} {
 		if err := h.change("asha", login.HashToken("a"), "b", c); !errors.Is(err, login.ErrUsed) {
-			h.Errorf("%s: %v; want ErrUsed", what, err)
+			h.Errorf("%s: %v; want ErrSpent", what, err)
 		}
 	}
 	if got := h.known("asha"); !got.TOTP || got.Passkeys != 0 || got.TOTPStep != 41 || got.Version != 2 {
@@ -158,7 +158,7 @@ func factorsUseUp(h *house) {
 	}
 }
 
-func passkeyOnce(h *house) {
+func passkeyOnce(h *harness) {
 	token := h.signIn(h.account(newAccount("asha")), noon)
 	key := newPasskey("one")
 	h.must(h.change("asha", token, "set up", login.FactorChange{AddPasskey: &key}))
@@ -173,7 +173,7 @@ func passkeyOnce(h *house) {
 	}
 	proof := proofOf("x", 8)
 	var raised, refused atomic.Int32
-	together(8, func(i int) {
+	concurrently(8, func(i int) {
 		switch err := h.UpgradeSession(h.Context(), rise(asha, opened, name("fresh", i), proof)); {
 		case err == nil:
 			raised.Add(1)
@@ -197,18 +197,18 @@ func passkeyOnce(h *house) {
 	}
 	for _, count := range []uint32{8, 7, 0} {
 		if err := h.UpgradeSession(h.Context(), rise(asha, now, "again", proofOf(name("y", int(count)), count))); !errors.Is(err, login.ErrUsed) {
-			h.Errorf("count %d after 8: %v; want ErrUsed", count, err)
+			h.Errorf("count %d after 8: %v; want ErrSpent", count, err)
 		}
 	}
 	h.must(h.UpgradeSession(h.Context(), rise(asha, now, "again", proofOf("z", 9))))
 }
 
-func passkeyIsOnes(h *house) {
+func passkeyUnique(h *harness) {
 	ashas, others := h.signIn(h.account(newAccount("asha")), noon), h.signIn(h.account(newAccount("other")), noon)
 	key := newPasskey("one")
 	h.must(h.change("asha", ashas, "a", login.FactorChange{AddPasskey: &key}))
 	if err := h.change("other", others, "b", login.FactorChange{AddPasskey: &key}); !errors.Is(err, login.ErrPasskeyExists) {
-		h.Errorf("somebody else's passkey: %v; want ErrPasskeyExists", err)
+		h.Errorf("somebody else's passkey: %v; want ErrKnown", err)
 	}
 	mine := h.passkeys(h.known("asha").ID)[0].ID
 	if err := h.change("other", others, "b", login.FactorChange{DropPasskey: mine}); !errors.Is(err, login.ErrChanged) {
@@ -216,12 +216,12 @@ func passkeyIsOnes(h *house) {
 	}
 }
 
-func resetTakesAll(h *house) {
+func resetTakesAll(h *harness) {
 	token := h.signIn(h.account(newAccount("asha")), noon)
 	key := newPasskey("one")
 	h.must(h.change("asha", token, "a", login.FactorChange{AddPasskey: &key, RecoveryCodes: &login.RecoveryCodes{Salt: "s", Hashes: [][]byte{[]byte("x")}}}))
 	asha := h.known("asha")
-	person, err := h.ResetTOTP(h.Context(), act("login reset-totp"), asha.ID)
+	person, err := h.ResetTOTP(h.Context(), staffAction("login reset-totp"), asha.ID)
 	h.must(err)
 	left, err := h.RecoveryCodesLeft(h.Context(), asha.ID)
 	h.must(err)
@@ -234,13 +234,13 @@ func resetTakesAll(h *house) {
 	if notice := h.known("asha").FactorNotice; !strings.Contains(notice, `"reset"`) || !strings.Contains(notice, `"test:asha"`) {
 		h.Errorf("the notice is %s; want the reset and who did it", notice)
 	}
-	_, err = h.ResetTOTP(h.Context(), act("login reset-totp"), asha.ID)
+	_, err = h.ResetTOTP(h.Context(), staffAction("login reset-totp"), asha.ID)
 	h.refused("once more", err)
 	err = admin.Proposal{Kind: admin.ProposedTOTP, Subject: "login 1", Change: "{}"}.CheckLogin(h.known("asha").Person)
 	h.refused("a proposal to reset nothing", err)
 }
 
-func oldRecoveryCodes(h *house) {
+func oldRecoveryCodes(h *harness) {
 	token := h.signIn(h.account(newAccount("asha")), noon)
 	asha := h.known("asha")
 	key := newPasskey("one")

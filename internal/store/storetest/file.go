@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// PreparedFile returns what makes files like one that was prepared: that is done once,
-// and copied for every test that asks. It is for stores that are one file, which are
-// copied in far less time than migrated.
+// PreparedFile prepares a store file once and returns a function that copies it for a
+// test: copying takes far less time than migrating.
 func PreparedFile(prepare func(path string) error) func(t testing.TB) string {
 	prepared := sync.OnceValues(func() ([]byte, error) {
 		folder, err := os.MkdirTemp("", "coax-prepared-")

@@ -19,17 +19,17 @@ import (
 var integrityTests = []test{
 	{"staff actions continue the chain of MACs", signedActions},
 	{"without keys a signed store refuses staff actions", unsignedActionRefused},
-	{"a second start is not made", oneChainStart},
+	{"a chain is started once", oneChainStart},
 	{"concurrent staff actions keep one chain", concurrentActions},
-	{"finished days are sealed, in the order of rows", finishedDays},
+	{"finished days are sealed in row order", finishedDays},
 	{"a digest that does not follow the last is not added", racedDigest},
-	{"several nodes seal every row once", racingSeals},
-	{"many digests are written in one commit, and an interrupted run is continued", interruptedSeal},
-	{"digests that do not follow the last are left out of a batch", batchedDigests},
-	{"an operator with a missing row keeps no other from being sealed", sealMissingRow},
+	{"concurrent nodes seal every row once", racingSeals},
+	{"digests are written in batches, and an interrupted run continues", interruptedSeal},
+	{"a batch leaves out digests that do not follow the last", batchedDigests},
+	{"an operator with a missing row does not stop the sealing of others", sealMissingRow},
 }
 
-// nextMAC is what the MAC of an action must be.
+// nextMAC returns the expected MAC of an action.
 func nextMAC(previous []byte, a admin.AuditEntry) string {
 	return string(testKeys(1, 1).SignAction(previous, integrity.Action{
 		ID: a.ID, OperatorID: a.OperatorID, At: a.At.UnixMilli(), Actor: a.Actor, Action: a.Action, Subject: a.Subject,
@@ -37,56 +37,56 @@ func nextMAC(previous []byte, a admin.AuditEntry) string {
 	}).Code)
 }
 
-func (h *house) head() integrity.Head {
+func (h *harness) head() integrity.Head {
 	h.Helper()
 	head, err := h.IntegrityHead(h.Context())
 	h.must(err)
 	return head
 }
 
-func signedActions(h *house) {
+func signedActions(h *harness) {
 	start := h.head()
 	if want := testKeys(1, 1).SignStart(integrity.Start{}).Code; start.ActionID != 0 || string(start.ActionMAC) != string(want) {
 		h.Fatalf("an empty store's head is %+v; want the start's MAC", start)
 	}
 	h.operator("one")
 	h.reopen()
-	done := act("lco create")
+	done := staffAction("lco create")
 	done.Origin = "192.0.2.7"
 	_, err := h.CreateOperator(h.Context(), done, subscription.Operator{
 		Name: "two", Status: subscription.OperatorActive, API: subscription.APIEnabled, RateLimit: 60, CreatedAt: noon,
 	})
 	h.must(err)
-	acts := h.acts()
+	auditEntries := h.auditEntries()
 	previous := start.ActionMAC
-	for _, a := range acts {
+	for _, a := range auditEntries {
 		previous = []byte(nextMAC(previous, a))
 	}
 	head := h.head()
-	if head.ActionID != 2 || string(head.ActionMAC) != string(previous) || string(head.ActionHash) != string(acts[1].Hash) {
+	if head.ActionID != 2 || string(head.ActionMAC) != string(previous) || string(head.ActionHash) != string(auditEntries[1].Hash) {
 		h.Errorf("the head is %+v; want action 2 with the MAC %x", head, previous)
 	}
 }
 
-func unsignedActionRefused(h *house) {
+func unsignedActionRefused(h *harness) {
 	before := h.operator("one")
 	h.must(h.Store.Close())
 	h.Store = h.place.Open(h.TB)
-	_, err := h.CreateOperator(h.Context(), act("lco create"), before)
+	_, err := h.CreateOperator(h.Context(), staffAction("lco create"), before)
 	if !errors.Is(err, integrity.ErrNoKey) {
 		h.Errorf("without keys: %v; want ErrNoKey", err)
 	}
 	if _, err := h.AddDigests(h.Context(), []integrity.Digest{{OperatorID: before.ID, Day: "2027-03-01", FirstLine: 1, FirstEntry: 1}}); !errors.Is(err, integrity.ErrNoKey) {
 		h.Errorf("a digest without keys: %v; want ErrNoKey", err)
 	}
-	if acts := h.acts(); len(acts) != 1 {
-		h.Errorf("%d staff actions; want the first one only", len(acts))
+	if auditEntries := h.auditEntries(); len(auditEntries) != 1 {
+		h.Errorf("%d staff actions; want the first one only", len(auditEntries))
 	}
 	h.sign()
 	h.operator("two")
 }
 
-func oneChainStart(h *house) {
+func oneChainStart(h *harness) {
 	h.operator("one")
 	before := h.head()
 	sealed, started, err := h.UseIntegrityKeys(h.Context(), testKeys(2, 1, 2), noon)
@@ -96,19 +96,19 @@ func oneChainStart(h *house) {
 	}
 }
 
-func concurrentActions(h *house) {
+func concurrentActions(h *harness) {
 	operator := h.operator("one")
-	var clerks sync.WaitGroup
+	var callers sync.WaitGroup
 	for range 16 {
-		clerks.Go(func() {
-			if _, err := h.IssueKey(h.Context(), act("key issue"), newCredential(operator.ID)); err != nil {
+		callers.Go(func() {
+			if _, err := h.IssueKey(h.Context(), staffAction("key issue"), newCredential(operator.ID)); err != nil {
 				h.Error(err)
 			}
 		})
 	}
-	clerks.Wait()
+	callers.Wait()
 	previous := testKeys(1, 1).SignStart(integrity.Start{}).Code
-	for _, a := range h.acts() {
+	for _, a := range h.auditEntries() {
 		previous = []byte(nextMAC(previous, a))
 	}
 	if head := h.head(); head.ActionID != 17 || string(head.ActionMAC) != string(previous) {
@@ -116,16 +116,16 @@ func concurrentActions(h *house) {
 	}
 }
 
-// paid tops an operator up at a time.
-func (h *house) paid(operatorID int64, reference string, at time.Time) {
+// paid tops up an operator at a time.
+func (h *harness) paid(operatorID int64, reference string, at time.Time) {
 	h.Helper()
-	done := act("wallet topup")
+	done := staffAction("wallet topup")
 	done.At = at
 	_, _, err := h.TopUp(h.Context(), done, admin.TopUp{OperatorID: operatorID, Amount: rupees("5"), Reference: reference})
 	h.must(err)
 }
 
-func finishedDays(h *house) {
+func finishedDays(h *harness) {
 	one, two := h.operator("one").ID, h.operator("two").ID
 	day := 24 * time.Hour
 	for _, p := range []struct {
@@ -156,7 +156,8 @@ func finishedDays(h *house) {
 	last(one, "2027-03-01", 1, 2)
 	last(two, "2027-03-01", 1, 1)
 	seal(midnight.Add(16*time.Minute), 0)
-	// The row of the second day that came after one of the fourth is sealed with it.
+	// A row of the second day that was written after one of the fourth is sealed with
+	// it.
 	seal(midnight.Add(3*day+time.Hour), 1)
 	last(one, "2027-03-04", 3, 4)
 	h.reopen()
@@ -165,13 +166,13 @@ func finishedDays(h *house) {
 	if head := h.head(); head.DigestNumber != 4 || head.Day != "2027-03-05" || len(head.DigestMAC) == 0 {
 		h.Errorf("the head is %+v; want four digests", head)
 	}
-	// A late row of a day that has its digest is sealed as the next day's.
+	// A late row of a day that has its digest is sealed with the next day.
 	h.paid(one, "late", noon.Add(4*day))
 	seal(midnight.Add(30*day), 1)
 	last(one, "2027-03-06", 6, 6)
 }
 
-func racedDigest(h *house) {
+func racedDigest(h *harness) {
 	id := h.operator("one").ID
 	h.paid(id, "NEFT-1", noon)
 	add := func(d integrity.Digest) bool {
@@ -193,7 +194,7 @@ func racedDigest(h *house) {
 	}
 }
 
-func racingSeals(h *house) {
+func racingSeals(h *harness) {
 	for _, name := range []string{"one", "two", "three"} {
 		id := h.operator(name).ID
 		for n := range 50 {
@@ -235,7 +236,7 @@ func (c *committing) AddDigests(ctx context.Context, digests []integrity.Digest)
 	return c.Store.AddDigests(ctx, digests)
 }
 
-func interruptedSeal(h *house) {
+func interruptedSeal(h *harness) {
 	one, two := h.operator("one").ID, h.operator("two").ID
 	const days = 130
 	for day := range days {
@@ -268,7 +269,7 @@ func interruptedSeal(h *house) {
 	}
 }
 
-func batchedDigests(h *house) {
+func batchedDigests(h *harness) {
 	one, two := h.operator("one").ID, h.operator("two").ID
 	digest := func(id int64, day string, first, last int64) integrity.Digest {
 		return integrity.Digest{OperatorID: id, Day: day, FirstLine: first, LastLine: last, FirstEntry: first, LastEntry: last, LedgerHash: []byte{1}, WalletHash: []byte{2}}
@@ -297,12 +298,12 @@ type missingEntry struct {
 	operatorID int64
 }
 
-func (m missingEntry) WalletEntriesFrom(ctx context.Context, operatorID, seq int64, most int) ([]integrity.WalletEntry, error) {
-	entries, err := m.Store.WalletEntriesFrom(ctx, operatorID, seq, most)
+func (m missingEntry) WalletEntriesFrom(ctx context.Context, operatorID, seq int64, limit int) ([]integrity.WalletEntry, error) {
+	entries, err := m.Store.WalletEntriesFrom(ctx, operatorID, seq, limit)
 	return slices.DeleteFunc(entries, func(e integrity.WalletEntry) bool { return e.OperatorID == m.operatorID && e.Seq == 3 }), err
 }
 
-func sealMissingRow(h *house) {
+func sealMissingRow(h *harness) {
 	one, two := h.operator("one").ID, h.operator("two").ID
 	for day := range 4 {
 		h.paid(one, "ONE-"+strconv.Itoa(day), noon.AddDate(0, 0, day))

@@ -10,15 +10,15 @@ import (
 )
 
 var listTests = []test{
-	{"the pages of a list are the whole list, of a deleted operator too", listPages},
-	{"a list is bounded by time", listBounds},
+	{"pages add up to the whole list, for a deleted operator too", listPages},
+	{"a list is limited by time", listBounds},
 }
 
-// busyShop has seven activations, a minute apart and settled at once, and another
-// operator's one among them.
-func (h *house) busyShop() *shop {
-	s := h.shop("10000")
-	other := &shop{house: h, operator: h.operator("other"), plan: s.plan, sold: 100}
+// busyFixture has seven activations, a minute apart and settled at once, with one of
+// another operator among them.
+func (h *harness) busyFixture() *fixture {
+	s := h.fixture("10000")
+	other := &fixture{harness: h, operator: h.operator("other"), plan: s.plan, sold: 100}
 	other.topUp(other.operator, "199")
 	other.subscriber("200001", "9700000001")
 	for i := range 7 {
@@ -35,7 +35,7 @@ func (h *house) busyShop() *shop {
 }
 
 // paged reads a list in pages of two.
-func paged[T any](h *house, page func(most int, last *T) ([]T, error), id func(T) string) (ids []string) {
+func paged[T any](h *harness, page func(limit int, last *T) ([]T, error), id func(T) string) (ids []string) {
 	h.Helper()
 	var last *T
 	for {
@@ -58,48 +58,48 @@ func ids[T any](rows []T, id func(T) string) (all []string) {
 	return all
 }
 
-func (h *house) same(what string, got, want []string) {
+func (h *harness) same(what string, got, want []string) {
 	h.Helper()
 	if !slices.Equal(got, want) {
 		h.Errorf("%s: %q; want %q", what, got, want)
 	}
 }
 
-func (h *house) ledgerLines(q admin.ListQuery) []string {
+func (h *harness) ledgerLines(q admin.ListQuery) []string {
 	h.Helper()
-	return paged(h, func(most int, last *admin.LedgerEntry) ([]admin.LedgerEntry, error) {
-		if q.Limit = most; last != nil {
+	return paged(h, func(limit int, last *admin.LedgerEntry) ([]admin.LedgerEntry, error) {
+		if q.Limit = limit; last != nil {
 			q.After.Number = last.Line
 		}
 		return h.LedgerPage(h.Context(), q)
 	}, ledgerID)
 }
 
-func (h *house) commissionLines(q admin.ListQuery) []string {
+func (h *harness) commissionLines(q admin.ListQuery) []string {
 	h.Helper()
-	return paged(h, func(most int, last *admin.CommissionEntry) ([]admin.CommissionEntry, error) {
-		if q.Limit = most; last != nil {
+	return paged(h, func(limit int, last *admin.CommissionEntry) ([]admin.CommissionEntry, error) {
+		if q.Limit = limit; last != nil {
 			q.After = admin.Cursor{At: last.BegunAt, ID: last.TransactionID}
 		}
 		return h.CommissionPage(h.Context(), q)
 	}, commissionID)
 }
 
-func (h *house) operationLines(f admin.OperationFilter) []string {
+func (h *harness) operationLines(f admin.OperationFilter) []string {
 	h.Helper()
-	return paged(h, func(most int, last *operation.Operation) ([]operation.Operation, error) {
-		if f.Limit = most; last != nil {
+	return paged(h, func(limit int, last *operation.Operation) ([]operation.Operation, error) {
+		if f.Limit = limit; last != nil {
 			f.After = admin.Cursor{At: last.CreatedAt, ID: last.ID}
 		}
 		return h.ListOperations(h.Context(), f)
 	}, operationID)
 }
 
-func (h *house) subscriberLines(q admin.ListQuery) []string {
+func (h *harness) subscriberLines(q admin.ListQuery) []string {
 	h.Helper()
 	q.Now = noon.Add(time.Hour)
-	return paged(h, func(most int, last *admin.SubscriberEntry) ([]admin.SubscriberEntry, error) {
-		if q.Limit = most; last != nil {
+	return paged(h, func(limit int, last *admin.SubscriberEntry) ([]admin.SubscriberEntry, error) {
+		if q.Limit = limit; last != nil {
 			q.After.ID = last.ID
 		}
 		return h.SubscriberPage(h.Context(), q)
@@ -112,27 +112,27 @@ func ledgerID(e admin.LedgerEntry) string         { return fmt.Sprint(e.ID, e.De
 func commissionID(c admin.CommissionEntry) string { return c.TransactionID }
 func operationID(o operation.Operation) string    { return o.ID }
 
-func listPages(h *house) {
-	s := h.busyShop()
+func listPages(h *harness) {
+	s := h.busyFixture()
 	wallet, err := s.Wallet(s.Context(), s.operator.ID)
 	s.must(err)
-	_, _, err = s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: wallet.Balance.Neg()})
+	_, _, err = s.Adjust(s.Context(), staffAction("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: wallet.Balance.Neg()})
 	s.must(err)
-	s.must(s.DeleteOperator(s.Context(), act("lco delete"), s.operator.ID))
+	s.must(s.DeleteOperator(s.Context(), staffAction("lco delete"), s.operator.ID))
 	for _, operatorID := range []int64{0, s.operator.ID} {
 		commissions, err := s.CommissionPage(s.Context(), admin.ListQuery{OperatorID: operatorID})
 		s.must(err)
 		s.same("commissions", h.commissionLines(admin.ListQuery{OperatorID: operatorID}), ids(commissions, commissionID))
-		acts, err := s.Store.AuditPage(s.Context(), admin.ListQuery{OperatorID: operatorID})
+		auditEntries, err := s.Store.AuditPage(s.Context(), admin.ListQuery{OperatorID: operatorID})
 		s.must(err)
 		actID := func(a admin.AuditEntry) string { return fmt.Sprint(a.ID) }
-		s.same("acts", paged(h, func(most int, last *admin.AuditEntry) ([]admin.AuditEntry, error) {
-			q := admin.ListQuery{OperatorID: operatorID, Limit: most}
+		s.same("acts", paged(h, func(limit int, last *admin.AuditEntry) ([]admin.AuditEntry, error) {
+			q := admin.ListQuery{OperatorID: operatorID, Limit: limit}
 			if last != nil {
 				q.After.Number = last.ID
 			}
 			return s.AuditPage(s.Context(), q)
-		}, actID), ids(acts, actID))
+		}, actID), ids(auditEntries, actID))
 		operations, err := s.ListOperations(s.Context(), admin.OperationFilter{OperatorID: operatorID, Limit: 100})
 		s.must(err)
 		want := ids(operations, operationID)
@@ -155,9 +155,9 @@ func listPages(h *house) {
 	s.refused("an unknown operator's", err)
 }
 
-func listBounds(h *house) {
-	s := h.busyShop()
-	// The third and the fourth began from two to four minutes after noon.
+func listBounds(h *harness) {
+	s := h.busyFixture()
+	// The third and fourth began two to four minutes after noon.
 	from, to := noon.Add(2*time.Minute), noon.Add(4*time.Minute)
 	third, fourth := "CX"+name("key", 2), "CX"+name("key", 3)
 	q := admin.ListQuery{OperatorID: s.operator.ID, From: from, To: to}
@@ -167,7 +167,7 @@ func listBounds(h *house) {
 		s.Errorf("the ledger has %q; want two lines", got)
 	}
 	s.same("subscribers", h.subscriberLines(q), []string{"100002 9800000002 BASIC-1", "100003 9800000003 BASIC-1"})
-	if acts, err := s.AuditPage(s.Context(), admin.ListQuery{From: from, Limit: 10}); err != nil || len(acts) != 0 {
-		s.Errorf("%d acts since then, %v; want none", len(acts), err)
+	if auditEntries, err := s.AuditPage(s.Context(), admin.ListQuery{From: from, Limit: 10}); err != nil || len(auditEntries) != 0 {
+		s.Errorf("%d acts since then, %v; want none", len(auditEntries), err)
 	}
 }

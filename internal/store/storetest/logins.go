@@ -14,7 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// newAccount is a member of staff as the service would write it.
+// newAccount returns a staff login as the login service would store it.
 func newAccount(username string) login.Account {
 	return login.Account{
 		Person: login.Person{
@@ -25,7 +25,7 @@ func newAccount(username string) login.Account {
 	}
 }
 
-// newOpening is a session whose token is its own name.
+// newOpening returns a session whose token is its own id.
 func newOpening(account login.Account, at time.Time) login.NewSession {
 	id := fmt.Sprintf("session-%d-%d", account.ID, at.UnixNano())
 	return login.NewSession{
@@ -36,15 +36,15 @@ func newOpening(account login.Account, at time.Time) login.NewSession {
 	}
 }
 
-// account makes a login and reads it back.
-func (h *house) account(account login.Account) login.Account {
+// account creates a login and reads it back.
+func (h *harness) account(account login.Account) login.Account {
 	h.Helper()
-	_, err := h.CreateLogin(h.Context(), act("login create"), account)
+	_, err := h.CreateLogin(h.Context(), staffAction("login create"), account)
 	h.must(err)
 	return h.known(account.Username)
 }
 
-func (h *house) known(username string) login.Account {
+func (h *harness) known(username string) login.Account {
 	h.Helper()
 	account, found, err := h.AccountByUsername(h.Context(), username)
 	h.must(err)
@@ -54,8 +54,8 @@ func (h *house) known(username string) login.Account {
 	return account
 }
 
-// signIn begins a session of somebody at a moment.
-func (h *house) signIn(account login.Account, at time.Time) login.TokenHash {
+// signIn opens a session of a login at a time.
+func (h *harness) signIn(account login.Account, at time.Time) login.TokenHash {
 	h.Helper()
 	opening := newOpening(account, at)
 	h.must(h.OpenSession(h.Context(), opening))
@@ -63,27 +63,27 @@ func (h *house) signIn(account login.Account, at time.Time) login.TokenHash {
 }
 
 // session reads the session of a token.
-func (h *house) session(token login.TokenHash) (record login.Record, found bool) {
+func (h *harness) session(token login.TokenHash) (record login.Record, found bool) {
 	h.Helper()
 	record, found, err := h.SessionByToken(h.Context(), token)
 	h.must(err)
 	return record, found
 }
 
-func ownDeed(action string) login.OwnAction {
+func ownAction(action string) login.OwnAction {
 	return login.OwnAction{Actor: "web:asha", Action: action, At: noon}
 }
 
 var loginTests = []test{
-	{"what is written is read back, over a restart too", loginRoundTrip},
-	{"a username is one person's however many ask together", usernameIsOnes},
-	{"an operator's login belongs to an operator that is there", ownersBelong},
-	{"a login that is disabled or reset is signed out everywhere", resetsSignOut},
-	{"nobody changes sides", nobodyChangesSides},
-	{"every act on a login is written down, and nothing secret in it", loginActs},
+	{"a login survives a restart", loginRoundTrip},
+	{"a username is unique under concurrency", usernameUnique},
+	{"an operator's login needs an existing operator", ownersBelong},
+	{"a disabled or reset login is signed out everywhere", resetsSignOut},
+	{"a login cannot move between staff and operators", loginSideFixed},
+	{"login changes are audited, without secrets", loginChangesAudited},
 }
 
-func loginRoundTrip(h *house) {
+func loginRoundTrip(h *harness) {
 	operator := h.operator("Asha Cable")
 	staff := h.account(newAccount("asha"))
 	owner := newAccount("owner@example.in")
@@ -124,10 +124,10 @@ func loginRoundTrip(h *house) {
 	h.refused("an unknown username", err)
 }
 
-func usernameIsOnes(h *house) {
+func usernameUnique(h *harness) {
 	var made, refused atomic.Int32
-	together(8, func(int) {
-		_, err := h.CreateLogin(h.Context(), act("login create"), newAccount("asha"))
+	concurrently(8, func(int) {
+		_, err := h.CreateLogin(h.Context(), staffAction("login create"), newAccount("asha"))
 		switch err.(type) {
 		case nil:
 			made.Add(1)
@@ -142,7 +142,7 @@ func usernameIsOnes(h *house) {
 	}
 }
 
-func ownersBelong(h *house) {
+func ownersBelong(h *harness) {
 	gone := h.operator("gone")
 	owner := newAccount("owner")
 	owner.Realm, owner.Role, owner.OperatorID = login.Operator, login.Owner, gone.ID
@@ -152,37 +152,39 @@ func ownersBelong(h *house) {
 		h.Error("the operator counts as deleted before it is")
 	}
 	inactive := subscription.OperatorInactive
-	_, err := h.ChangeOperator(h.Context(), act("lco set"), gone.ID, admin.OperatorChange{Status: &inactive})
+	_, err := h.ChangeOperator(h.Context(), staffAction("lco set"), gone.ID, admin.OperatorChange{Status: &inactive})
 	h.must(err)
 	if record, _ := h.session(token); record.Account.OperatorDeleted {
 		h.Error("a suspended operator counts as deleted")
 	}
-	h.must(h.DeleteOperator(h.Context(), act("lco delete"), gone.ID))
+	h.must(h.DeleteOperator(h.Context(), staffAction("lco delete"), gone.ID))
 	record, found := h.session(token)
 	if !found || !record.Account.OperatorDeleted || !h.known("owner").OperatorDeleted {
 		h.Errorf("found %v: the login does not know that its operator was deleted", found)
 	}
 	for _, id := range []int64{gone.ID, 4711} {
 		owner.Username, owner.OperatorID = name("owner", int(id)), id
-		_, err := h.CreateLogin(h.Context(), act("login create"), owner)
+		_, err := h.CreateLogin(h.Context(), staffAction("login create"), owner)
 		h.refused("an owner of no operator", err)
 	}
 }
 
-func resetsSignOut(h *house) {
+func resetsSignOut(h *harness) {
 	asha, other := h.account(newAccount("asha")), h.account(newAccount("other"))
 	others := h.signIn(other, noon)
 	yes, no := true, false
 	for what, change := range map[string]func() (login.Person, error){
 		"disabled": func() (login.Person, error) {
-			return h.ChangeLogin(h.Context(), act("login set"), asha.ID, admin.LoginChange{Disabled: &yes})
+			return h.ChangeLogin(h.Context(), staffAction("login set"), asha.ID, admin.LoginChange{Disabled: &yes})
 		},
 		"a new password": func() (login.Person, error) {
-			return h.ResetPassword(h.Context(), act("login reset-password"), asha.ID, "$another")
+			return h.ResetPassword(h.Context(), staffAction("login reset-password"), asha.ID, "$another")
 		},
-		"no second factor": func() (login.Person, error) { return h.ResetTOTP(h.Context(), act("login reset-totp"), asha.ID) },
+		"no second factor": func() (login.Person, error) {
+			return h.ResetTOTP(h.Context(), staffAction("login reset-totp"), asha.ID)
+		},
 	} {
-		_, err := h.ChangeLogin(h.Context(), act("login set"), asha.ID, admin.LoginChange{Disabled: &no})
+		_, err := h.ChangeLogin(h.Context(), staffAction("login set"), asha.ID, admin.LoginChange{Disabled: &no})
 		h.must(err)
 		token := h.signIn(h.known("asha"), noon)
 		h.setUpTOTP("asha", token, "fresh "+what, 1)
@@ -195,12 +197,12 @@ func resetsSignOut(h *house) {
 		if got := h.known("asha"); got.Version != before.Version+1 {
 			h.Errorf("%s: version %d after %d", what, got.Version, before.Version)
 		}
-		// Whoever gave the old password a moment ago comes too late.
+		// A sign-in with the old password, checked a moment before, comes too late.
 		if err := h.OpenSession(h.Context(), newOpening(before, noon)); !errors.Is(err, login.ErrChanged) {
 			h.Errorf("%s: a session by the old password: %v; want ErrMoved", what, err)
 		}
 	}
-	_, err := h.ChangeLogin(h.Context(), act("login set"), asha.ID, admin.LoginChange{Disabled: &yes})
+	_, err := h.ChangeLogin(h.Context(), staffAction("login set"), asha.ID, admin.LoginChange{Disabled: &yes})
 	h.must(err)
 	if err := h.OpenSession(h.Context(), newOpening(h.known("asha"), noon)); !errors.Is(err, login.ErrChanged) {
 		h.Errorf("a session of a disabled login: %v; want ErrMoved", err)
@@ -208,11 +210,11 @@ func resetsSignOut(h *house) {
 	if _, found := h.session(others); !found {
 		h.Error("somebody else was signed out, too")
 	}
-	_, err = h.ResetTOTP(h.Context(), act("login reset-totp"), other.ID)
+	_, err = h.ResetTOTP(h.Context(), staffAction("login reset-totp"), other.ID)
 	h.refused("reset a second factor that is not there", err)
 }
 
-func nobodyChangesSides(h *house) {
+func loginSideFixed(h *harness) {
 	operator := h.operator("one")
 	staff := h.account(newAccount("staff"))
 	owner := newAccount("owner")
@@ -226,7 +228,7 @@ func nobodyChangesSides(h *house) {
 		{staff.ID, login.Viewer, false}, {staff.ID, login.Owner, true}, {staff.ID, "king", true},
 		{owner.ID, login.Owner, false}, {owner.ID, login.Administrator, true}, {4711, login.Viewer, true},
 	} {
-		person, err := h.ChangeLogin(h.Context(), act("login set"), row.id, admin.LoginChange{Role: &row.role})
+		person, err := h.ChangeLogin(h.Context(), staffAction("login set"), row.id, admin.LoginChange{Role: &row.role})
 		if row.refused {
 			h.refused(string(row.role), err)
 		} else if err != nil || person.Role != row.role {
@@ -235,20 +237,20 @@ func nobodyChangesSides(h *house) {
 	}
 }
 
-func loginActs(h *house) {
+func loginChangesAudited(h *harness) {
 	asha := h.account(newAccount("asha"))
 	newName, yes := "Asha R.", true
 	token := h.signIn(asha, noon)
-	h.must(h.ChangePassword(h.Context(), ownDeed("password change"), login.PasswordChange{
+	h.must(h.ChangePassword(h.Context(), ownAction("password change"), login.PasswordChange{
 		PersonID: asha.ID, Version: 1, Hash: "$new", Old: token, New: login.HashToken("two"), SteppedUpAt: noon,
 	}))
 	h.setUpTOTP("asha", login.HashToken("two"), "three", 1)
-	h.must(h.ChangeFactors(h.Context(), ownDeed("totp remove"), login.FactorChange{
+	h.must(h.ChangeFactors(h.Context(), ownAction("totp remove"), login.FactorChange{
 		PersonID: asha.ID, Version: 3, DropTOTP: true, Old: login.HashToken("three"), New: login.HashToken("four"), At: noon,
 	}))
-	_, err := h.ResetPassword(h.Context(), act("login reset-password"), asha.ID, "$reset")
+	_, err := h.ResetPassword(h.Context(), staffAction("login reset-password"), asha.ID, "$reset")
 	h.must(err)
-	_, err = h.ChangeLogin(h.Context(), act("login set"), asha.ID, admin.LoginChange{Name: &newName, Disabled: &yes})
+	_, err = h.ChangeLogin(h.Context(), staffAction("login set"), asha.ID, admin.LoginChange{Name: &newName, Disabled: &yes})
 	h.must(err)
 
 	wants := []struct{ actor, action, before, after string }{
@@ -259,12 +261,12 @@ func loginActs(h *house) {
 		{"test:asha", "login reset-password", `"must_change_password":false`, `"must_change_password":true`},
 		{"test:asha", "login set", `"disabled":false`, `"disabled":true`},
 	}
-	acts := h.acts()
-	if len(acts) != len(wants) {
-		h.Fatalf("%d acts are written down; want %d: %+v", len(acts), len(wants), acts)
+	auditEntries := h.auditEntries()
+	if len(auditEntries) != len(wants) {
+		h.Fatalf("%d acts are written down; want %d: %+v", len(auditEntries), len(wants), auditEntries)
 	}
 	for i, want := range wants {
-		got := acts[i]
+		got := auditEntries[i]
 		if got.Actor != want.actor || got.Action != want.action || got.Subject != fmt.Sprintf("login %d", asha.ID) ||
 			!strings.Contains(got.Before, want.before) || !strings.Contains(got.After, want.after) {
 			h.Errorf("act %d is %+v; want %+v", i, got, want)
@@ -277,8 +279,8 @@ func loginActs(h *house) {
 	}
 }
 
-// setUpTOTP sets a second factor up in the session of a token, which becomes another.
-func (h *house) setUpTOTP(username string, old login.TokenHash, fresh string, step int64, recovery ...string) {
+// setUpTOTP sets up a second factor in the session of a token, which gets a new token.
+func (h *harness) setUpTOTP(username string, old login.TokenHash, fresh string, step int64, recovery ...string) {
 	h.Helper()
 	account := h.known(username)
 	sealed := []byte("sealed " + fresh)
@@ -292,7 +294,7 @@ func (h *house) setUpTOTP(username string, old login.TokenHash, fresh string, st
 	}
 	challenge := challengeOf(record.ID, login.ChallengeTOTP, fresh)
 	h.must(h.SaveChallenge(h.Context(), challenge))
-	h.must(h.ChangeFactors(h.Context(), ownDeed("totp set"), login.FactorChange{
+	h.must(h.ChangeFactors(h.Context(), ownAction("totp set"), login.FactorChange{
 		PersonID: account.ID, Version: account.Version, Challenge: &challenge.ChallengeRef, Old: old, New: login.HashToken(fresh), At: noon,
 		SetTOTP: &login.NewTOTP{Sealed: sealed, Step: step}, RecoveryCodes: &codes,
 	}))

@@ -13,33 +13,33 @@ import (
 )
 
 var maintenanceTests = []test{
-	{"maintenance is switched on and off with the act beside it", maintenanceSwitched},
+	{"maintenance is switched on and off with an audit entry", maintenanceSwitched},
 	{"maintenance stops reservations and nothing else", maintenanceStopsReservations},
-	{"nothing is reserved once maintenance on has returned", maintenanceUnderLoad},
+	{"reservations stop once maintenance is on", maintenanceUnderLoad},
 	{"maintenance interrupts running jobs until a person continues them", maintenanceInterruptsJobs},
-	{"no job is started or continued in maintenance", maintenanceStopsJobStarts},
+	{"jobs are not started or continued in maintenance", maintenanceStopsJobStarts},
 	{"an interrupted job can be cancelled in maintenance", maintenanceCancel},
-	{"a job is interrupted that was due for longer than the limit", idleJobsInterrupted},
-	{"an interrupted job with nothing left to begin is finished", interruptedJobFinishes},
+	{"a job that was due for longer than the limit is interrupted", idleJobsInterrupted},
+	{"an interrupted job with no rows left is finished", interruptedJobFinishes},
 }
 
 func maintenanceAct(action admin.Action, at time.Time, reason string) admin.StaffAction {
 	return admin.StaffAction{Actor: "cli:asha", Action: string(action), Reason: reason, At: at}
 }
 
-func (h *house) maintenanceOn() {
+func (h *harness) maintenanceOn() {
 	h.Helper()
 	_, err := h.StartMaintenance(h.Context(), maintenanceAct(admin.MaintenanceOn, noon, "restore"))
 	h.must(err)
 }
 
-func (h *house) maintenanceOff() {
+func (h *harness) maintenanceOff() {
 	h.Helper()
 	_, err := h.EndMaintenance(h.Context(), maintenanceAct(admin.MaintenanceOff, noon, ""), false)
 	h.must(err)
 }
 
-func maintenanceSwitched(h *house) {
+func maintenanceSwitched(h *harness) {
 	if mode, err := h.Maintenance(h.Context()); err != nil || mode.On {
 		h.Fatalf("a new store has %+v, %v", mode, err)
 	}
@@ -63,11 +63,11 @@ func maintenanceSwitched(h *house) {
 	if mode, err := h.Maintenance(h.Context()); err != nil || mode.On {
 		h.Errorf("it is %+v, %v after it was switched off", mode, err)
 	}
-	acts, err := h.AuditPage(h.Context(), admin.ListQuery{})
+	auditEntries, err := h.AuditPage(h.Context(), admin.ListQuery{})
 	h.must(err)
 	var told []string
-	for _, act := range acts {
-		told = append(told, fmt.Sprint(act.Actor, " ", act.Action, " ", act.Subject, " ", act.Reason, " ", act.After))
+	for _, staffAction := range auditEntries {
+		told = append(told, fmt.Sprint(staffAction.Actor, " ", staffAction.Action, " ", staffAction.Subject, " ", staffAction.Reason, " ", staffAction.After))
 	}
 	wanted := []string{
 		`cli:asha maintenance on maintenance restore {"maintenance":true,"reason":"restore","since":"2027-03-01 12:00:00"}`,
@@ -79,22 +79,22 @@ func maintenanceSwitched(h *house) {
 	}
 }
 
-func maintenanceStopsReservations(h *house) {
-	s := h.shop("1000")
+func maintenanceStopsReservations(h *harness) {
+	s := h.fixture("1000")
 	open := s.reserve(s.activation("before", "9811111111", "600001"))
 	h.maintenanceOn()
 	if _, err := s.Reserve(s.Context(), s.activation("new", "9822222222", "600002")); !errors.Is(err, operation.ErrMoved) {
 		s.Errorf("reserved in maintenance: %v; want %v", err, operation.ErrMoved)
 	}
 	for _, kind := range []operation.Kind{operation.Activate, operation.Renew} {
-		question := operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: kind, Mobile: "9822222222", PlanID: s.plan.ID, Provider: "test"}
-		question.IdempotencyKey = "new"
-		if facts := s.facts(question); !facts.Maintenance || facts.KnownID != "" {
-			s.Errorf("%s: facts of a new key are %+v; want maintenance", kind, facts)
+		query := operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: kind, Mobile: "9822222222", PlanID: s.plan.ID, Provider: "test"}
+		query.IdempotencyKey = "new"
+		if snapshot := s.snapshot(query); !snapshot.Maintenance || snapshot.KnownID != "" {
+			s.Errorf("%s: facts of a new key are %+v; want maintenance", kind, snapshot)
 		}
-		question.IdempotencyKey = "before"
-		if facts := s.facts(question); facts.KnownID != open.ID {
-			s.Errorf("%s: facts of a known key are %+v; want %s", kind, facts, open.ID)
+		query.IdempotencyKey = "before"
+		if snapshot := s.snapshot(query); snapshot.KnownID != open.ID {
+			s.Errorf("%s: facts of a known key are %+v; want %s", kind, snapshot, open.ID)
 		}
 	}
 	s.settle(open, operation.Success)
@@ -103,10 +103,10 @@ func maintenanceStopsReservations(h *house) {
 	s.money("after maintenance", "602", "199")
 }
 
-// maintenanceUnderLoad counts operations when the mode is on and again when nobody tries
-// to reserve any more: both must be the same.
-func maintenanceUnderLoad(h *house) {
-	s := h.shop("79600") // for 400 operations, so that a store without the mode ends, too
+// maintenanceUnderLoad counts operations when the mode is on and again after the last
+// reservation attempt: both must be equal.
+func maintenanceUnderLoad(h *harness) {
+	s := h.fixture("79600") // for 400 operations, so that a store without the mode ends, too
 	var reserved atomic.Int64
 	enough := make(chan struct{})
 	var once sync.Once
@@ -140,7 +140,7 @@ func maintenanceUnderLoad(h *house) {
 	}
 }
 
-func maintenanceInterruptsJobs(h *house) {
+func maintenanceInterruptsJobs(h *harness) {
 	operator, idle, done := h.operator("asha"), h.operator("binu"), h.operator("chitra")
 	h.bulkStarted(done, "ENDING", 2)
 	ending := h.bulkHold(noon)
@@ -153,7 +153,7 @@ func maintenanceInterruptsJobs(h *house) {
 	h.bulkDraft(idle, "DRAFT", 1)
 	h.maintenanceOn()
 
-	// What was begun is settled, and nothing else is begun.
+	// Rows that were taken are settled, and no others begin.
 	if !h.bulkSettle(hold, 1, bulk.RowDone) {
 		h.Error("the outcome of a row under way was not written")
 	}
@@ -195,7 +195,7 @@ func maintenanceInterruptsJobs(h *house) {
 	}
 }
 
-func maintenanceStopsJobStarts(h *house) {
+func maintenanceStopsJobStarts(h *harness) {
 	operator, other := h.operator("asha"), h.operator("binu")
 	h.bulkStarted(operator, "JOB-1", 2)
 	h.bulkDraft(other, "JOB-2", 2)
@@ -212,7 +212,7 @@ func maintenanceStopsJobStarts(h *house) {
 	}
 }
 
-func maintenanceCancel(h *house) {
+func maintenanceCancel(h *harness) {
 	operator := h.operator("asha")
 	h.bulkStarted(operator, "JOB-1", 2)
 	h.maintenanceOn()
@@ -228,7 +228,7 @@ func maintenanceCancel(h *house) {
 	}
 }
 
-func idleJobsInterrupted(h *house) {
+func idleJobsInterrupted(h *harness) {
 	worked, idle, draft := h.operator("asha"), h.operator("binu"), h.operator("chitra")
 	now := noon.Add(bulk.IdleLimit + time.Minute)
 	h.bulkStarted(worked, "WORKED", 2)
@@ -249,7 +249,7 @@ func idleJobsInterrupted(h *house) {
 	}
 }
 
-func interruptedJobFinishes(h *house) {
+func interruptedJobFinishes(h *harness) {
 	operator := h.operator("asha")
 	h.bulkStarted(operator, "JOB-1", 1)
 	hold := h.bulkHold(noon)

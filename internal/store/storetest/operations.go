@@ -14,60 +14,60 @@ import (
 )
 
 var operationTests = []test{
-	{"a key is claimed once however many ask together", keyClaimedOnce},
-	{"a wallet for seven operations makes seven of thirty", walletForSeven},
-	{"a mobile is activated once, whoever asks", mobileActivatedOnce},
+	{"an idempotency key is claimed once under concurrency", keyClaimedOnce},
+	{"a wallet that covers seven operations allows seven of thirty", walletForSeven},
+	{"a mobile number is activated once across operators", mobileActivatedOnce},
 	{"a customer has one open operation at a time", oneOpenOperation},
-	{"a reservation rests on the customer as the draft saw them", customerGuards},
-	{"a reservation rests on the plan's version", planVersionGuards},
-	{"a reservation that moved leaves no trace", movedLeavesNoTrace},
-	{"what is reserved is read back whole", reservationReadBack},
-	{"a success is written as a whole", successIsWhole},
-	{"a failure gives the money back and forgets a new customer", failureRefunds},
+	{"a reservation checks that the customer is unchanged", customerGuards},
+	{"a reservation checks the plan's version", planVersionGuards},
+	{"a reservation on a stale snapshot leaves no trace", movedLeavesNoTrace},
+	{"a reservation is read back whole", reservationReadBack},
+	{"a success writes all its rows", successIsWhole},
+	{"a failure refunds and removes a new customer", failureRefunds},
 	{"an unknown outcome holds the money until it is settled", reviewHolds},
-	{"of many who settle one does", settledOnce},
-	{"whoever lost the operation settles nothing", staleEpochSettlesNothing},
-	{"a lease is extended only in the hands that hold it", leases},
-	{"another operator's customers and operations are not found", tenancy},
-	{"facts name the open operation of a number and whose it is", openOperationFacts},
-	{"a preferred id is given if it is free", preferredID},
-	{"facts tell the key and the offer of the same moment", keyAndOffer},
-	{"a settlement says what it leaves, whether or not its holder knows the operation", settlementReadBack},
-	{"duplicates are successful renewals since the moment", duplicates},
-	{"an earlier renewal with the plan is a duplicate still after one with another", duplicateBehindAnother},
-	{"an advance renewal is judged on all that was bought, in order", cyclesInFacts},
-	{"a look-up shows what is under way", subscriptionLookup},
+	{"of many concurrent settlements one takes effect", settledOnce},
+	{"a stale epoch settles nothing", staleEpochSettlesNothing},
+	{"a lease is extended only by its owner", leases},
+	{"customers and operations of another operator are not found", tenancy},
+	{"a snapshot has a number's open operation and its operator", openOperationInSnapshot},
+	{"a preferred id is assigned if it is free", preferredID},
+	{"a snapshot has key and plan of one moment", keyAndOffer},
+	{"a settlement returns the operation as settled, for any caller", settlementReadBack},
+	{"duplicates are successful renewals in the window", duplicates},
+	{"an earlier renewal is still a duplicate after one of another plan", duplicateBehindAnother},
+	{"a snapshot for an advance renewal has all cycles in order", cyclesInSnapshot},
+	{"a subscription lookup shows open operations", subscriptionLookup},
 }
 
-// shop is an operator with money and a plan.
-type shop struct {
-	*house
+// fixture is an operator with money and a plan.
+type fixture struct {
+	*harness
 	operator subscription.Operator
 	plan     subscription.Plan
 	sold     int
 }
 
-func (h *house) shop(balance string) *shop {
+func (h *harness) fixture(balance string) *fixture {
 	h.Helper()
 	h.components("TV-BASIC", "OTT-PLUS")
-	saved, err := h.SetPlan(h.Context(), act("plan set"), plan("BASIC-1", "199", "TV-BASIC"))
+	saved, err := h.SetPlan(h.Context(), staffAction("plan set"), plan("BASIC-1", "199", "TV-BASIC"))
 	h.must(err)
-	s := &shop{house: h, operator: h.operator("shop"), plan: saved}
+	s := &fixture{harness: h, operator: h.operator("shop"), plan: saved}
 	if balance != "0" {
 		s.topUp(s.operator, balance)
 	}
 	return s
 }
 
-func (s *shop) topUp(operator subscription.Operator, amount string) {
+func (s *fixture) topUp(operator subscription.Operator, amount string) {
 	s.Helper()
 	s.sold++
-	_, _, err := s.TopUp(s.Context(), act("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees(amount), Reference: fmt.Sprintf("%s of %d", name("money", s.sold), operator.ID)})
+	_, _, err := s.TopUp(s.Context(), staffAction("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees(amount), Reference: fmt.Sprintf("%s of %d", name("money", s.sold), operator.ID)})
 	s.must(err)
 }
 
-// activation is a draft as the processor would make it.
-func (s *shop) activation(key, mobile, subscriberID string) operation.Draft {
+// activation returns a draft as the processor would make it.
+func (s *fixture) activation(key, mobile, subscriberID string) operation.Draft {
 	return operation.Draft{
 		Operation: operation.Operation{
 			ID: "CX" + key, OperatorID: s.operator.ID, IdempotencyKey: key, Fingerprint: operation.Fingerprint{KeyID: 7, Sum: []byte("sum")},
@@ -81,28 +81,28 @@ func (s *shop) activation(key, mobile, subscriberID string) operation.Draft {
 	}
 }
 
-// renewal is a draft for a known customer, as it stands now.
-func (s *shop) renewal(key, subscriberID string) operation.Draft {
+// renewal returns a draft for an existing customer, from its present state.
+func (s *fixture) renewal(key, subscriberID string) operation.Draft {
 	s.Helper()
-	facts := s.facts(operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: subscriberID, PlanID: s.plan.ID})
-	if facts.Subscriber == nil {
+	snapshot := s.snapshot(operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: subscriberID, PlanID: s.plan.ID})
+	if snapshot.Subscriber == nil {
 		s.Fatalf("there is no subscriber %s", subscriberID)
 	}
-	d := s.activation(key, facts.Subscriber.Mobile, subscriberID)
-	d.Kind, d.SubscriberVersion, d.ExpiryPrevious = operation.Renew, facts.Subscriber.Version, facts.Subscriber.Expires
-	d.ExpiryPlanned = facts.Subscriber.Expires.Add(30 * 24 * time.Hour)
+	d := s.activation(key, snapshot.Subscriber.Mobile, subscriberID)
+	d.Kind, d.SubscriberVersion, d.ExpiryPrevious = operation.Renew, snapshot.Subscriber.Version, snapshot.Subscriber.Expires
+	d.ExpiryPlanned = snapshot.Subscriber.Expires.Add(30 * 24 * time.Hour)
 	d.Profile = operation.Profile{}
 	return d
 }
 
-func (s *shop) facts(q operation.SnapshotQuery) operation.Snapshot {
+func (s *fixture) snapshot(q operation.SnapshotQuery) operation.Snapshot {
 	s.Helper()
-	facts, err := s.Snapshot(s.Context(), q)
+	snapshot, err := s.Snapshot(s.Context(), q)
 	s.must(err)
-	return facts
+	return snapshot
 }
 
-func (s *shop) reserve(d operation.Draft) operation.Operation {
+func (s *fixture) reserve(d operation.Draft) operation.Operation {
 	s.Helper()
 	op, err := s.Reserve(s.Context(), d)
 	s.must(err)
@@ -125,7 +125,7 @@ func settlement(op operation.Operation, to operation.State) operation.Settlement
 	return st
 }
 
-func (s *shop) settle(op operation.Operation, to operation.State) operation.Operation {
+func (s *fixture) settle(op operation.Operation, to operation.State) operation.Operation {
 	s.Helper()
 	settled, did, err := s.Settle(s.Context(), settlement(op, to))
 	s.must(err)
@@ -136,13 +136,13 @@ func (s *shop) settle(op operation.Operation, to operation.State) operation.Oper
 }
 
 // subscriber activates a customer.
-func (s *shop) subscriber(id, mobile string) operation.Operation {
+func (s *fixture) subscriber(id, mobile string) operation.Operation {
 	s.Helper()
 	return s.settle(s.reserve(s.activation("act-"+id, mobile, id)), operation.Success)
 }
 
-// money demands a balance and what is held.
-func (s *shop) money(what, balance, held string) {
+// money checks the balance and the held amount.
+func (s *fixture) money(what, balance, held string) {
 	s.Helper()
 	wallet, err := s.Wallet(s.Context(), s.operator.ID)
 	s.must(err)
@@ -151,10 +151,10 @@ func (s *shop) money(what, balance, held string) {
 	}
 }
 
-func keyClaimedOnce(h *house) {
-	s := h.shop("10000")
+func keyClaimedOnce(h *harness) {
+	s := h.fixture("10000")
 	var claimed, moved atomic.Int32
-	together(32, func(i int) {
+	concurrently(32, func(i int) {
 		d := s.activation("one-key", fmt.Sprintf("98000000%02d", i), fmt.Sprintf("1000%02d", i))
 		d.ID = name("CX", i)
 		_, err := s.Reserve(s.Context(), d)
@@ -171,7 +171,7 @@ func keyClaimedOnce(h *house) {
 		s.Errorf("claimed %d times, moved %d; want 1 and 31", claimed.Load(), moved.Load())
 	}
 	s.money("after 32 askers", "9801", "199")
-	// The key is the operator's own: another one has it free.
+	// The key is scoped to the operator: another one can use it.
 	other := *s
 	other.operator = h.operator("other")
 	s.topUp(other.operator, "199")
@@ -180,11 +180,11 @@ func keyClaimedOnce(h *house) {
 	other.reserve(d)
 }
 
-func walletForSeven(h *house) {
-	s := h.shop("1393") // 7 × 199
+func walletForSeven(h *harness) {
+	s := h.fixture("1393") // 7 × 199
 	var made atomic.Int32
 	befores := make([]int64, 30)
-	together(30, func(i int) {
+	concurrently(30, func(i int) {
 		op, err := s.Reserve(s.Context(), s.activation(name("key", i), fmt.Sprintf("98000000%02d", i), fmt.Sprintf("1000%02d", i)))
 		if err == nil {
 			made.Add(1)
@@ -204,13 +204,13 @@ func walletForSeven(h *house) {
 	s.money("after seven", "0", "1393")
 }
 
-func mobileActivatedOnce(h *house) {
-	s := h.shop("10000")
+func mobileActivatedOnce(h *harness) {
+	s := h.fixture("10000")
 	other := *s
 	other.operator = h.operator("other")
 	s.topUp(other.operator, "10000")
 	var made atomic.Int32
-	together(16, func(i int) {
+	concurrently(16, func(i int) {
 		from := s
 		if i%2 == 1 {
 			from = &other
@@ -227,8 +227,8 @@ func mobileActivatedOnce(h *house) {
 	}
 }
 
-func oneOpenOperation(h *house) {
-	s := h.shop("10000")
+func oneOpenOperation(h *harness) {
+	s := h.fixture("10000")
 	s.subscriber("100001", "9800000001")
 	drafts := make([]operation.Draft, 16)
 	for i := range drafts {
@@ -236,7 +236,7 @@ func oneOpenOperation(h *house) {
 	}
 	var made atomic.Int32
 	var winner atomic.Value
-	together(len(drafts), func(i int) {
+	concurrently(len(drafts), func(i int) {
 		if op, err := s.Reserve(s.Context(), drafts[i]); err == nil {
 			made.Add(1)
 			winner.Store(op.ID)
@@ -247,23 +247,23 @@ func oneOpenOperation(h *house) {
 	if made.Load() != 1 {
 		s.Errorf("%d operations are open for one customer", made.Load())
 	}
-	// Even with the facts of this moment there is no second one.
+	// Even with a fresh snapshot there is no second one.
 	if _, err := s.Reserve(s.Context(), s.renewal("late", "100001")); !errors.Is(err, operation.ErrMoved) {
 		s.Errorf("a second operation beside the open one: %v", err)
 	}
-	facts := s.facts(operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: "100001"})
-	if open := facts.Subscriber.OpenOperation; open != winner.Load() {
+	snapshot := s.snapshot(operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: "100001"})
+	if open := snapshot.Subscriber.OpenOperation; open != winner.Load() {
 		s.Errorf("the customer's open operation is %q; want %v, which was reserved", open, winner.Load())
 	}
 }
 
-// openOperationFacts: an activation is checked against whoever has the number, of
-// any operator, and the facts say whose it is.
-func openOperationFacts(h *house) {
-	s := h.shop("10000")
+// openOperationInSnapshot: an activation is checked against the number's customer of
+// any operator, and the snapshot says whose it is.
+func openOperationInSnapshot(h *harness) {
+	s := h.fixture("10000")
 	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
 	of := func(operatorID int64) operation.Subscriber {
-		return *s.facts(operation.SnapshotQuery{OperatorID: operatorID, Kind: operation.Activate, Mobile: "9800000001"}).Subscriber
+		return *s.snapshot(operation.SnapshotQuery{OperatorID: operatorID, Kind: operation.Activate, Mobile: "9800000001"}).Subscriber
 	}
 	for _, asks := range []int64{s.operator.ID, h.operator("other").ID} {
 		if got := of(asks); got.OpenOperation != op.ID || got.OperatorID != s.operator.ID {
@@ -281,10 +281,10 @@ func openOperationFacts(h *house) {
 	}
 }
 
-// customerGuards: what is drafted beside an operation would count its days from an
-// expiry that the operation has moved since.
-func customerGuards(h *house) {
-	s := h.shop("10000")
+// customerGuards: a draft made beside an open operation would compute from an expiry
+// that the operation changes.
+func customerGuards(h *harness) {
+	s := h.fixture("10000")
 	s.subscriber("100001", "9800000001")
 	for _, outcome := range []operation.State{operation.Success, operation.Failed} {
 		early := s.renewal("early-"+string(outcome), "100001")
@@ -300,23 +300,23 @@ func customerGuards(h *house) {
 	s.money("after all that", "9602", "0")
 }
 
-func planVersionGuards(h *house) {
-	s := h.shop("10000")
+func planVersionGuards(h *harness) {
+	s := h.fixture("10000")
 	old := s.activation("key-1", "9800000001", "100001")
-	_, err := s.SetPlan(s.Context(), act("plan set"), plan("BASIC-1", "299", "TV-BASIC"))
+	_, err := s.SetPlan(s.Context(), staffAction("plan set"), plan("BASIC-1", "299", "TV-BASIC"))
 	s.must(err)
 	if _, err := s.Reserve(s.Context(), old); !errors.Is(err, operation.ErrMoved) {
 		s.Errorf("at the old price: %v; want it moved", err)
 	}
-	s.must(s.RetirePlan(s.Context(), act("plan retire"), "BASIC-1"))
+	s.must(s.RetirePlan(s.Context(), staffAction("plan retire"), "BASIC-1"))
 	old.PlanVersion = 3
 	if _, err := s.Reserve(s.Context(), old); !errors.Is(err, operation.ErrMoved) {
 		s.Errorf("a retired plan: %v; want it moved", err)
 	}
 }
 
-func movedLeavesNoTrace(h *house) {
-	s := h.shop("198.99")
+func movedLeavesNoTrace(h *harness) {
+	s := h.fixture("198.99")
 	if _, err := s.Reserve(s.Context(), s.activation("key-1", "9800000001", "100001")); !errors.Is(err, operation.ErrMoved) {
 		s.Fatalf("a paisa short: %v; want it moved", err)
 	}
@@ -324,15 +324,15 @@ func movedLeavesNoTrace(h *house) {
 	if _, found, err := s.OperationByKey(s.Context(), s.operator.ID, "key-1"); found || err != nil {
 		s.Errorf("the key is taken: %v, %v", found, err)
 	}
-	if facts := s.facts(operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Activate, Mobile: "9800000001", SubscriberID: "100001"}); facts.Subscriber != nil || facts.FreeID != "100001" {
-		s.Errorf("the number or the id is taken: %+v", facts)
+	if snapshot := s.snapshot(operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Activate, Mobile: "9800000001", SubscriberID: "100001"}); snapshot.Subscriber != nil || snapshot.FreeID != "100001" {
+		s.Errorf("the number or the id is taken: %+v", snapshot)
 	}
 	s.topUp(s.operator, "0.01")
 	s.reserve(s.activation("key-1", "9800000001", "100001"))
 }
 
-func reservationReadBack(h *house) {
-	s := h.shop("10000")
+func reservationReadBack(h *harness) {
+	s := h.fixture("10000")
 	d := s.activation("key-1", "9800000001", "100001")
 	d.Addon, d.AddonState = "OTT-PLUS", operation.AddonWaiting
 	op := s.reserve(d)
@@ -357,46 +357,46 @@ func reservationReadBack(h *house) {
 	}
 }
 
-func keyAndOffer(h *house) {
-	s := h.shop("1000")
-	question := operation.SnapshotQuery{
+func keyAndOffer(h *harness) {
+	s := h.fixture("1000")
+	query := operation.SnapshotQuery{
 		OperatorID: s.operator.ID, IdempotencyKey: "key-1", Kind: operation.Activate, Mobile: "9800000001", SubscriberID: "100001",
 		PlanID: s.plan.ID, Provider: "test",
 	}
-	facts := s.facts(question)
-	if offer := facts.Offer; facts.KnownID != "" || !offer.Sellable || fmt.Sprint(offer.Plan) != fmt.Sprint(s.plan) || !offer.VerifiedAt.Equal(noon) {
-		s.Errorf("of a new key and a plan on sale: %+v; want %+v verified at %s", facts, s.plan, noon)
+	snapshot := s.snapshot(query)
+	if offer := snapshot.Offer; snapshot.KnownID != "" || !offer.Sellable || fmt.Sprint(offer.Plan) != fmt.Sprint(s.plan) || !offer.VerifiedAt.Equal(noon) {
+		s.Errorf("of a new key and a plan on sale: %+v; want %+v verified at %s", snapshot, s.plan, noon)
 	}
 	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
-	if facts := s.facts(question); facts.KnownID != op.ID {
-		s.Errorf("the key stands for %q; want %s", facts.KnownID, op.ID)
+	if snapshot := s.snapshot(query); snapshot.KnownID != op.ID {
+		s.Errorf("the key stands for %q; want %s", snapshot.KnownID, op.ID)
 	}
-	stranger := question
+	stranger := query
 	stranger.OperatorID = h.operator("stranger").ID
-	if facts := s.facts(stranger); facts.KnownID != "" {
-		s.Errorf("another operator's key stands for %s; want it to be new", facts.KnownID)
+	if snapshot := s.snapshot(stranger); snapshot.KnownID != "" {
+		s.Errorf("another operator's key stands for %s; want it to be new", snapshot.KnownID)
 	}
-	question.IdempotencyKey, question.Provider = "key-2", "another"
-	if facts := s.facts(question); facts.KnownID != "" || !facts.Offer.VerifiedAt.IsZero() {
-		s.Errorf("with a provider that nobody has compared: %+v", facts)
+	query.IdempotencyKey, query.Provider = "key-2", "another"
+	if snapshot := s.snapshot(query); snapshot.KnownID != "" || !snapshot.Offer.VerifiedAt.IsZero() {
+		s.Errorf("with a provider that nobody has compared: %+v", snapshot)
 	}
 	h.components("OTT-PLUS") // the provider has withdrawn the plan's component
-	if facts := s.facts(question); facts.Offer.Sellable {
-		s.Errorf("a plan that the provider no longer sells is on offer: %+v", facts.Offer)
+	if snapshot := s.snapshot(query); snapshot.Offer.Sellable {
+		s.Errorf("a plan that the provider no longer sells is on offer: %+v", snapshot.Offer)
 	}
 	h.components("TV-BASIC", "OTT-PLUS")
-	s.must(s.RetirePlan(s.Context(), act("plan retire"), s.plan.ID))
-	if facts := s.facts(question); facts.Offer.Sellable {
-		s.Errorf("a retired plan is on offer: %+v", facts.Offer)
+	s.must(s.RetirePlan(s.Context(), staffAction("plan retire"), s.plan.ID))
+	if snapshot := s.snapshot(query); snapshot.Offer.Sellable {
+		s.Errorf("a retired plan is on offer: %+v", snapshot.Offer)
 	}
-	question.PlanID = "NONE"
-	if facts := s.facts(question); facts.Offer.Sellable {
-		s.Errorf("a plan that is not there is on offer: %+v", facts.Offer)
+	query.PlanID = "NONE"
+	if snapshot := s.snapshot(query); snapshot.Offer.Sellable {
+		s.Errorf("a plan that is not there is on offer: %+v", snapshot.Offer)
 	}
 }
 
-func tenancy(h *house) {
-	s := h.shop("1000")
+func tenancy(h *harness) {
+	s := h.fixture("1000")
 	op := s.subscriber("100001", "9800000001")
 	stranger := h.operator("stranger").ID
 	if _, found, err := s.OperationByID(s.Context(), stranger, op.ID); found || err != nil {
@@ -409,20 +409,20 @@ func tenancy(h *house) {
 		if _, found, err := s.SubscriptionOf(s.Context(), stranger, by[0], by[1]); found || err != nil {
 			s.Errorf("subscription %v: %v, %v", by, found, err)
 		}
-		if facts := s.facts(operation.SnapshotQuery{OperatorID: stranger, Kind: operation.Renew, SubscriberID: by[0], Mobile: by[1]}); facts.Subscriber != nil {
+		if snapshot := s.snapshot(operation.SnapshotQuery{OperatorID: stranger, Kind: operation.Renew, SubscriberID: by[0], Mobile: by[1]}); snapshot.Subscriber != nil {
 			s.Errorf("facts %v show another operator's customer", by)
 		}
 	}
-	// The number is unique in the whole service, and an activation is told.
-	if facts := s.facts(operation.SnapshotQuery{OperatorID: stranger, Kind: operation.Activate, Mobile: "9800000001"}); facts.Subscriber == nil {
+	// The number is unique in the whole service, and an activation sees that.
+	if snapshot := s.snapshot(operation.SnapshotQuery{OperatorID: stranger, Kind: operation.Activate, Mobile: "9800000001"}); snapshot.Subscriber == nil {
 		s.Error("an activation is not told that the number is taken")
 	}
 }
 
-func preferredID(h *house) {
-	s := h.shop("10000")
+func preferredID(h *harness) {
+	s := h.fixture("10000")
 	ask := func(preferred string) string {
-		return s.facts(operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Activate, Mobile: "9800000009", SubscriberID: preferred}).FreeID
+		return s.snapshot(operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Activate, Mobile: "9800000009", SubscriberID: preferred}).FreeID
 	}
 	if got := ask("123456"); got != "123456" {
 		s.Errorf("a free id: %s; want it given", got)
@@ -435,34 +435,34 @@ func preferredID(h *house) {
 	}
 }
 
-func duplicates(h *house) {
-	s := h.shop("10000")
+func duplicates(h *harness) {
+	s := h.fixture("10000")
 	s.subscriber("100001", "9800000001")
-	question := operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: "100001", PlanID: s.plan.ID, DuplicatesSince: noon}
-	if got := s.facts(question).Duplicate; got != "" {
+	query := operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: "100001", PlanID: s.plan.ID, DuplicatesSince: noon}
+	if got := s.snapshot(query).Duplicate; got != "" {
 		s.Errorf("an activation counts as a duplicate: %s", got)
 	}
 	s.settle(s.reserve(s.renewal("failed", "100001")), operation.Failed)
-	if got := s.facts(question).Duplicate; got != "" {
+	if got := s.snapshot(query).Duplicate; got != "" {
 		s.Errorf("a failed renewal counts as a duplicate: %s", got)
 	}
 	op := s.settle(s.reserve(s.renewal("renew-1", "100001")), operation.Success)
-	if got := s.facts(question).Duplicate; got != op.ID {
+	if got := s.snapshot(query).Duplicate; got != op.ID {
 		s.Errorf("the duplicate is %q; want %s", got, op.ID)
 	}
-	other := question
+	other := query
 	other.PlanID = "OTHER-1"
-	if got := s.facts(other).Duplicate; got != "" {
+	if got := s.snapshot(other).Duplicate; got != "" {
 		s.Errorf("another plan's renewal counts: %s", got)
 	}
-	question.DuplicatesSince = op.CompletedAt
-	if got := s.facts(question).Duplicate; got != "" {
+	query.DuplicatesSince = op.CompletedAt
+	if got := s.snapshot(query).Duplicate; got != "" {
 		s.Errorf("one that completed at that very moment counts: %s", got)
 	}
 }
 
-// renewedWith renews subscriber 100001 with a plan, completed at that moment.
-func (s *shop) renewedWith(plan subscription.Plan, key string, at time.Time) operation.Operation {
+// renewedWith renews subscriber 100001 with a plan, completed at a time.
+func (s *fixture) renewedWith(plan subscription.Plan, key string, at time.Time) operation.Operation {
 	s.Helper()
 	d := s.renewal(key, "100001")
 	d.PlanID, d.PlanVersion, d.PlanName = plan.ID, plan.Version, plan.Name
@@ -476,10 +476,10 @@ func (s *shop) renewedWith(plan subscription.Plan, key string, at time.Time) ope
 	return op
 }
 
-func duplicateBehindAnother(h *house) {
-	s := h.shop("10000")
+func duplicateBehindAnother(h *harness) {
+	s := h.fixture("10000")
 	s.subscriber("100001", "9800000001")
-	gold, err := s.SetPlan(s.Context(), act("plan set"), plan("GOLD-1", "199", "TV-BASIC"))
+	gold, err := s.SetPlan(s.Context(), staffAction("plan set"), plan("GOLD-1", "199", "TV-BASIC"))
 	s.must(err)
 	first := s.renewedWith(s.plan, "renew-1", noon.Add(10*time.Second))
 	second := s.renewedWith(gold, "renew-2", noon.Add(20*time.Second))
@@ -495,7 +495,7 @@ func duplicateBehindAnother(h *house) {
 		{gold, noon.Add(20 * time.Second), ""},
 	} {
 		for _, kind := range []operation.Kind{operation.Renew, operation.AdvanceRenew} {
-			got := s.facts(operation.SnapshotQuery{
+			got := s.snapshot(operation.SnapshotQuery{
 				OperatorID: s.operator.ID, Kind: kind, SubscriberID: "100001", PlanID: row.plan.ID, DuplicatesSince: row.since,
 			}).Duplicate
 			if got != row.want {
@@ -503,20 +503,20 @@ func duplicateBehindAnother(h *house) {
 			}
 		}
 	}
-	// The last one to come was stamped by a clock that is behind.
+	// The last one was stamped by a slow clock.
 	s.renewedWith(gold, "renew-3", noon.Add(5*time.Second))
-	question := operation.SnapshotQuery{
+	query := operation.SnapshotQuery{
 		OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: "100001", PlanID: gold.ID, DuplicatesSince: noon.Add(10 * time.Second),
 	}
-	if got := s.facts(question).Duplicate; got != second.ID {
+	if got := s.snapshot(query).Duplicate; got != second.ID {
 		s.Errorf("behind one of an earlier moment: %q; want %q", got, second.ID)
 	}
 }
 
-func cyclesInFacts(h *house) {
-	s := h.shop("10000")
+func cyclesInSnapshot(h *harness) {
+	s := h.fixture("10000")
 	s.subscriber("100001", "9800000001")
-	gold, err := s.SetPlan(s.Context(), act("plan set"), plan("GOLD-1", "199", "TV-BASIC"))
+	gold, err := s.SetPlan(s.Context(), staffAction("plan set"), plan("GOLD-1", "199", "TV-BASIC"))
 	s.must(err)
 	s.renewedWith(gold, "renew-1", noon.Add(10*time.Second))
 	s.renewedWith(s.plan, "renew-2", noon.Add(20*time.Second))
@@ -524,7 +524,7 @@ func cyclesInFacts(h *house) {
 	s.must(err)
 	for _, who := range []operation.SnapshotQuery{{SubscriberID: "100001"}, {Mobile: "9800000001"}} {
 		who.OperatorID, who.Kind, who.PlanID, who.DuplicatesSince = s.operator.ID, operation.AdvanceRenew, s.plan.ID, noon
-		got := s.facts(who).Cycles
+		got := s.snapshot(who).Cycles
 		var plans []string
 		for _, cycle := range got {
 			plans = append(plans, cycle.PlanID)
@@ -535,8 +535,8 @@ func cyclesInFacts(h *house) {
 	}
 }
 
-func subscriptionLookup(h *house) {
-	s := h.shop("10000")
+func subscriptionLookup(h *harness) {
+	s := h.fixture("10000")
 	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
 	sub, found, err := s.SubscriptionOf(s.Context(), s.operator.ID, "", "9800000001")
 	s.must(err)

@@ -12,23 +12,23 @@ import (
 )
 
 var periodTests = []test{
-	{"a month that is over is closed with what it came to, once", closedMonths},
-	{"a month is not closed while something from before its end is open", openMonths},
-	{"of many who close a month at once one does", closedOnce},
-	{"a plan's history has every version and who made it", planHistories},
-	{"the state of the provider's catalogue can be read", catalogueStates},
-	{"what has been in review for long is listed and counted", overdueReviews},
+	{"a past month is closed once, with its sums", closedMonths},
+	{"a month with an open operation is not closed", openMonths},
+	{"of many concurrent closings of a month one takes effect", closedOnce},
+	{"a plan's history has every version and its author", planHistories},
+	{"the state of the provider's catalogue is readable", catalogueStates},
+	{"overdue reviews are listed and counted", overdueReviews},
 }
 
 var march = admin.MonthOf(noon)
 
-// april is the service of finance when March is over.
-func (h *house) april(name string) *admin.Service {
-	return h.clerkAt(name, admin.Finance, march.Ends().Add(time.Hour))
+// april returns the service of finance when March is over.
+func (h *harness) april(name string) *admin.Service {
+	return h.consoleUserAt(name, admin.Finance, march.Ends().Add(time.Hour))
 }
 
-// earn settles renewals of one subscriber with success, at some moments.
-func (s *shop) earn(at ...time.Time) {
+// earn settles renewals of one subscriber with success, at given times.
+func (s *fixture) earn(at ...time.Time) {
 	s.Helper()
 	for _, moment := range at {
 		s.sold++
@@ -42,17 +42,17 @@ func (s *shop) earn(at ...time.Time) {
 	}
 }
 
-func closedMonths(h *house) {
-	s := h.shop("10000")
+func closedMonths(h *harness) {
+	s := h.fixture("10000")
 	idle := h.operator("idle")
 	s.subscriber("100001", "9800000001")
 	s.earn(march.Ends().Add(-time.Millisecond), march.Ends(), march.Begins().Add(-time.Millisecond), march.Begins())
-	early := s.clerkAt("asha", admin.Finance, march.Ends().Add(-time.Millisecond))
+	early := s.consoleUserAt("asha", admin.Finance, march.Ends().Add(-time.Millisecond))
 	_, err := early.ClosePeriod(s.Context(), march, 0)
 	s.refused("a month that is not over", err)
 	_, err = s.april("asha").ClosePeriod(s.Context(), march, 4711)
 	s.refused("nobody's month", err)
-	_, err = s.clerkAt("asha", admin.Support, march.Ends().Add(time.Hour)).ClosePeriod(s.Context(), march, 0)
+	_, err = s.consoleUserAt("asha", admin.Support, march.Ends().Add(time.Hour)).ClosePeriod(s.Context(), march, 0)
 	s.refused("a month, by support", err)
 
 	closed, err := s.april("asha").ClosePeriod(s.Context(), march, s.operator.ID)
@@ -81,14 +81,14 @@ func closedMonths(h *house) {
 	}
 	before, err := s.april("asha").ClosePeriod(s.Context(), admin.MonthOf(march.Begins().Add(-time.Hour)), 0)
 	s.refused(fmt.Sprintf("a month before there was anybody (%v)", before), err)
-	acts := s.acts()
-	if last := acts[len(acts)-1]; last.Subject != fmt.Sprintf("commission 2027-03 of lco %d", idle.ID) || last.After != `{"amount":0.00,"operations":0}` {
+	auditEntries := s.auditEntries()
+	if last := auditEntries[len(auditEntries)-1]; last.Subject != fmt.Sprintf("commission 2027-03 of lco %d", idle.ID) || last.After != `{"amount":0.00,"operations":0}` {
 		s.Errorf("the last act is %+v", last)
 	}
 }
 
-func openMonths(h *house) {
-	s := h.shop("10000")
+func openMonths(h *harness) {
+	s := h.fixture("10000")
 	other := h.operator("other")
 	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
 	for _, id := range []int64{0, s.operator.ID} {
@@ -107,10 +107,10 @@ func openMonths(h *house) {
 	}
 }
 
-func closedOnce(h *house) {
-	s := h.shop("10000")
+func closedOnce(h *harness) {
+	s := h.fixture("10000")
 	var closed atomic.Int32
-	together(8, func(i int) {
+	concurrently(8, func(i int) {
 		periods, err := s.april(name("clerk", i)).ClosePeriod(s.Context(), march, 0)
 		if err != nil {
 			s.refused("close what another has closed", err)
@@ -122,17 +122,17 @@ func closedOnce(h *house) {
 	}
 }
 
-func planHistories(h *house) {
+func planHistories(h *harness) {
 	h.components("TV-BASIC")
 	for i, price := range []string{"10", "20"} {
-		by := act("plan set")
+		by := staffAction("plan set")
 		by.Actor = name("cli:asha", i)
 		_, err := h.SetPlan(h.Context(), by, plan("A-1", price, "TV-BASIC"))
 		h.must(err)
 	}
-	_, err := h.SetPlan(h.Context(), act("plan set"), plan("A-2", "1", "TV-BASIC"))
+	_, err := h.SetPlan(h.Context(), staffAction("plan set"), plan("A-2", "1", "TV-BASIC"))
 	h.must(err)
-	h.must(h.RetirePlan(h.Context(), act("plan retire"), "A-1"))
+	h.must(h.RetirePlan(h.Context(), staffAction("plan retire"), "A-1"))
 	versions, err := h.PlanHistory(h.Context(), "A-1")
 	h.must(err)
 	var got []string
@@ -147,7 +147,7 @@ func planHistories(h *house) {
 	h.refused("no plan's history", err)
 }
 
-func catalogueStates(h *house) {
+func catalogueStates(h *harness) {
 	if state, err := h.CatalogueState(h.Context(), "test"); err != nil || !state.AttemptedAt.IsZero() || len(state.Components) != 0 {
 		h.Errorf("before the first comparison: %+v, %v", state, err)
 	}
@@ -171,8 +171,8 @@ func catalogueStates(h *house) {
 	}
 }
 
-func overdueReviews(h *house) {
-	s := h.shop("10000")
+func overdueReviews(h *harness) {
+	s := h.fixture("10000")
 	var ids []string
 	for i, after := range []time.Duration{2 * time.Hour, time.Hour, 3 * time.Hour} {
 		op := s.reserve(s.activation(name("key", i), fmt.Sprintf("980000000%d", i), fmt.Sprintf("10000%d", i)))
@@ -183,7 +183,7 @@ func overdueReviews(h *house) {
 		ids = append(ids, op.ID)
 	}
 	s.reserve(s.activation("key-9", "9800000009", "100009"))
-	service := s.clerk("asha", admin.Viewer)
+	service := s.consoleUser("asha", admin.Viewer)
 	for _, row := range []struct {
 		now  time.Time
 		want []string

@@ -12,27 +12,27 @@ import (
 )
 
 var proposalTests = []test{
-	{"a large top-up waits until another person approves it", topUpBySecondPerson},
-	{"what is small enough is done at once", smallMovesAtOnce},
-	{"of many who approve at once one carries it out", approvedOnce},
-	{"an approval and a withdrawal at once leave one of them", approvalAgainstWithdrawal},
-	{"nobody decides what is their own, and only its maker withdraws", ownProposals},
+	{"a large top-up waits for a second person", topUpBySecondPerson},
+	{"a small amount is booked at once", smallMovesAtOnce},
+	{"of many concurrent approvals one takes effect", approvedOnce},
+	{"concurrent approval and withdrawal: one takes effect", approvalAgainstWithdrawal},
+	{"a maker cannot approve, and only the maker withdraws", ownProposals},
 	{"a reference is proposed or credited once", referencesOnce},
-	{"many who propose the same reference at once propose it once", proposedOnce},
-	{"an adjustment that is approved moves the wallet for its maker's reason", approvedAdjustment},
-	{"an approval that cannot be carried out leaves everything as it was", approvalRefused},
-	{"an operation in review is settled by two", settledByTwo},
-	{"a proposal lapses, and can be made again", lapsedProposals},
+	{"concurrent proposals of one reference make one proposal", proposedOnce},
+	{"an approved adjustment is booked with its maker's reason", approvedAdjustment},
+	{"an approval that fails changes nothing", approvalRefused},
+	{"a manual settlement needs approval", settledByTwo},
+	{"a proposal lapses and can be made again", lapsedProposals},
 }
 
-func (s *shop) paid(amount, reference string) admin.TopUp {
+func (s *fixture) paid(amount, reference string) admin.TopUp {
 	return admin.TopUp{OperatorID: s.operator.ID, Amount: rupees(amount), Reference: reference}
 }
 
 // proposed has asha propose a top-up.
-func (s *shop) proposed(amount, reference string) admin.Proposal {
+func (s *fixture) proposed(amount, reference string) admin.Proposal {
 	s.Helper()
-	outcome, err := s.clerk("asha", admin.Finance).SubmitTopUp(s.Context(), s.paid(amount, reference))
+	outcome, err := s.consoleUser("asha", admin.Finance).SubmitTopUp(s.Context(), s.paid(amount, reference))
 	s.must(err)
 	if !outcome.Waits() || outcome.Already || outcome.Proposal.ID == 0 {
 		s.Fatalf("proposed %+v; want it to wait", outcome)
@@ -40,10 +40,10 @@ func (s *shop) proposed(amount, reference string) admin.Proposal {
 	return outcome.Proposal
 }
 
-func topUpBySecondPerson(h *house) {
-	s := h.shop("0")
-	s.hire("asha", admin.Finance)
-	s.hire("binu", admin.Administrator)
+func topUpBySecondPerson(h *harness) {
+	s := h.fixture("0")
+	s.createLogin("asha", admin.Finance)
+	s.createLogin("binu", admin.Administrator)
 	p := s.proposed("1000.01", "NEFT-1")
 	s.money("while it waits", "0", "0")
 	want := admin.Proposal{
@@ -51,7 +51,7 @@ func topUpBySecondPerson(h *house) {
 		Maker: "web:asha", MadeAt: noon, Status: admin.ProposalOpen,
 	}
 	s.reopen()
-	binu := s.clerkAt("binu", admin.Administrator, noon.Add(time.Hour))
+	binu := s.consoleUserAt("binu", admin.Administrator, noon.Add(time.Hour))
 	if read, err := binu.Proposal(s.Context(), p.ID); err != nil || read != want {
 		s.Errorf("read back %+v, %v; want %+v", read, err, want)
 	}
@@ -68,8 +68,8 @@ func topUpBySecondPerson(h *house) {
 		s.Errorf("the ledger is %+v", lines)
 	}
 	var told []string
-	for _, act := range s.acts()[4:] {
-		told = append(told, act.Actor+" "+act.Action+" "+act.Subject)
+	for _, staffAction := range s.auditEntries()[4:] {
+		told = append(told, staffAction.Actor+" "+staffAction.Action+" "+staffAction.Subject)
 	}
 	wantTold := []string{
 		fmt.Sprintf("web:asha proposal make proposal %d", p.ID),
@@ -84,9 +84,9 @@ func topUpBySecondPerson(h *house) {
 	s.money("approved again", "1000.01", "0")
 }
 
-func smallMovesAtOnce(h *house) {
-	s := h.shop("0")
-	asha := s.clerk("asha", admin.Finance)
+func smallMovesAtOnce(h *harness) {
+	s := h.fixture("0")
+	asha := s.consoleUser("asha", admin.Finance)
 	outcome, err := asha.SubmitTopUp(s.Context(), s.paid("1000", "NEFT-1"))
 	s.must(err)
 	if outcome.Waits() || outcome.Already || outcome.Wallet.Balance != rupees("1000") {
@@ -98,7 +98,7 @@ func smallMovesAtOnce(h *house) {
 	_, err = asha.SubmitAdjustment(s.Context(), s.operator.ID, rupees("-1000"), "counted wrongly")
 	s.must(err)
 	s.money("after both", "0", "0")
-	// The ways without a second person do not lead around it.
+	// The methods without approval refuse it too.
 	_, _, err = asha.TopUp(s.Context(), s.paid("1000.01", "NEFT-2"))
 	s.refused("a large top-up alone", err)
 	_, err = asha.Adjust(s.Context(), s.operator.ID, rupees("-1000.01"), "because")
@@ -109,12 +109,12 @@ func smallMovesAtOnce(h *house) {
 	}
 }
 
-func approvedOnce(h *house) {
-	s := h.shop("0")
+func approvedOnce(h *harness) {
+	s := h.fixture("0")
 	p := s.proposed("5000", "NEFT-1")
 	var approved, refused atomic.Int32
-	together(8, func(i int) {
-		_, err := s.clerk(name("checker", i), admin.Finance).Approve(s.Context(), p.ID)
+	concurrently(8, func(i int) {
+		_, err := s.consoleUser(name("checker", i), admin.Finance).Approve(s.Context(), p.ID)
 		if refusal := (*admin.Refusal)(nil); errors.As(err, &refusal) {
 			refused.Add(1)
 		} else if err != nil {
@@ -129,18 +129,18 @@ func approvedOnce(h *house) {
 	s.money("after all", "5000", "0")
 }
 
-func approvalAgainstWithdrawal(h *house) {
-	s := h.shop("0")
+func approvalAgainstWithdrawal(h *harness) {
+	s := h.fixture("0")
 	wins := 0
 	for round := range 5 {
 		p := s.proposed("5000", name("NEFT", round))
 		var done [2]bool
-		together(2, func(i int) {
+		concurrently(2, func(i int) {
 			var err error
 			if i == 0 {
-				_, err = s.clerk("binu", admin.Finance).Approve(s.Context(), p.ID)
+				_, err = s.consoleUser("binu", admin.Finance).Approve(s.Context(), p.ID)
 			} else {
-				_, err = s.clerk("asha", admin.Finance).Withdraw(s.Context(), p.ID, "not ours")
+				_, err = s.consoleUser("asha", admin.Finance).Withdraw(s.Context(), p.ID, "not ours")
 			}
 			done[i] = err == nil
 		})
@@ -154,9 +154,9 @@ func approvalAgainstWithdrawal(h *house) {
 	s.money("after all", fmt.Sprint(5000*wins), "0")
 }
 
-func ownProposals(h *house) {
-	s := h.shop("0")
-	asha, binu := s.clerk("asha", admin.Finance), s.clerk("binu", admin.Finance)
+func ownProposals(h *harness) {
+	s := h.fixture("0")
+	asha, binu := s.consoleUser("asha", admin.Finance), s.consoleUser("binu", admin.Finance)
 	first, second := s.proposed("5000", "NEFT-1"), s.proposed("6000", "NEFT-2")
 	_, err := asha.Approve(s.Context(), first.ID)
 	s.refused("approve one's own", err)
@@ -166,7 +166,7 @@ func ownProposals(h *house) {
 	s.refused("withdraw another's", err)
 	_, err = binu.Decline(s.Context(), first.ID, " ")
 	s.refused("decline without a reason", err)
-	// Whoever comes past the service meets the store's own rule.
+	// A caller that bypasses the service meets the store's own check.
 	if _, err := s.ApproveProposal(s.Context(), admin.Approval{
 		Action: admin.StaffAction{Actor: "web:asha", Action: "proposal approve", At: noon}, Proposal: first,
 		CarryOut: admin.StaffAction{Actor: "web:asha", Action: "wallet topup", At: noon},
@@ -198,9 +198,9 @@ func ownProposals(h *house) {
 	}
 }
 
-func referencesOnce(h *house) {
-	s := h.shop("0")
-	asha, binu := s.clerk("asha", admin.Finance), s.clerk("binu", admin.Finance)
+func referencesOnce(h *harness) {
+	s := h.fixture("0")
+	asha, binu := s.consoleUser("asha", admin.Finance), s.consoleUser("binu", admin.Finance)
 	p := s.proposed("5000", "NEFT-1")
 	if again, err := binu.SubmitTopUp(s.Context(), s.paid("5000", "NEFT-1")); err != nil || !again.Already || again.Proposal != p {
 		s.Errorf("proposed again: %+v, %v; want the first one", again, err)
@@ -209,7 +209,7 @@ func referencesOnce(h *house) {
 	s.refused("another amount under the same reference", err)
 	_, err = binu.SubmitTopUp(s.Context(), s.paid("500", "NEFT-1"))
 	s.refused("a top-up past the proposal", err)
-	_, _, err = s.TopUp(s.Context(), act("wallet topup"), s.paid("5000", "NEFT-1"))
+	_, _, err = s.TopUp(s.Context(), staffAction("wallet topup"), s.paid("5000", "NEFT-1"))
 	s.refused("a top-up past the proposal, from the command line", err)
 	s.money("while it waits", "0", "0")
 	_, err = binu.Approve(s.Context(), p.ID)
@@ -222,11 +222,11 @@ func referencesOnce(h *house) {
 	s.money("after all", "5000", "0")
 }
 
-func proposedOnce(h *house) {
-	s := h.shop("0")
+func proposedOnce(h *harness) {
+	s := h.fixture("0")
 	var first atomic.Int32
-	together(8, func(i int) {
-		outcome, err := s.clerk(name("maker", i), admin.Finance).SubmitTopUp(s.Context(), s.paid("5000", "NEFT-1"))
+	concurrently(8, func(i int) {
+		outcome, err := s.consoleUser(name("maker", i), admin.Finance).SubmitTopUp(s.Context(), s.paid("5000", "NEFT-1"))
 		if err != nil || !outcome.Waits() {
 			s.Errorf("propose: %+v, %v", outcome, err)
 		}
@@ -242,11 +242,11 @@ func proposedOnce(h *house) {
 	}
 }
 
-func approvedAdjustment(h *house) {
-	s := h.shop("5000")
-	outcome, err := s.clerk("asha", admin.Finance).SubmitAdjustment(s.Context(), s.operator.ID, rupees("-2000"), "NEFT-7 came twice")
+func approvedAdjustment(h *harness) {
+	s := h.fixture("5000")
+	outcome, err := s.consoleUser("asha", admin.Finance).SubmitAdjustment(s.Context(), s.operator.ID, rupees("-2000"), "NEFT-7 came twice")
 	s.must(err)
-	_, err = s.clerk("binu", admin.Finance).Approve(s.Context(), outcome.Proposal.ID)
+	_, err = s.consoleUser("binu", admin.Finance).Approve(s.Context(), outcome.Proposal.ID)
 	s.must(err)
 	s.money("approved", "3000", "0")
 	lines, err := s.LedgerPage(s.Context(), admin.ListQuery{OperatorID: s.operator.ID})
@@ -256,27 +256,27 @@ func approvedAdjustment(h *house) {
 	}
 }
 
-func approvalRefused(h *house) {
-	s := h.shop("5000")
-	s.hire("binu", admin.Finance)
-	outcome, err := s.clerk("asha", admin.Finance).SubmitAdjustment(s.Context(), s.operator.ID, rupees("-4000"), "because")
+func approvalRefused(h *harness) {
+	s := h.fixture("5000")
+	s.createLogin("binu", admin.Finance)
+	outcome, err := s.consoleUser("asha", admin.Finance).SubmitAdjustment(s.Context(), s.operator.ID, rupees("-4000"), "because")
 	s.must(err)
-	_, _, err = s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-4500")})
+	_, _, err = s.Adjust(s.Context(), staffAction("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-4500")})
 	s.must(err)
-	before := len(s.acts())
-	_, err = s.clerk("binu", admin.Finance).Approve(s.Context(), outcome.Proposal.ID)
+	before := len(s.auditEntries())
+	_, err = s.consoleUser("binu", admin.Finance).Approve(s.Context(), outcome.Proposal.ID)
 	s.refused("what the wallet no longer has", err)
 	s.money("refused", "500", "0")
-	if p, err := s.Proposal(s.Context(), outcome.Proposal.ID); err != nil || p.Status != admin.ProposalOpen || len(s.acts()) != before {
+	if p, err := s.Proposal(s.Context(), outcome.Proposal.ID); err != nil || p.Status != admin.ProposalOpen || len(s.auditEntries()) != before {
 		s.Errorf("the proposal is %+v, %v; want it open, and nothing logged", p, err)
 	}
 }
 
-func settledByTwo(h *house) {
-	s := h.shop("10000")
+func settledByTwo(h *harness) {
+	s := h.fixture("10000")
 	op := s.settle(s.reserve(s.activation("key-1", "9800000001", "100001")), operation.NeedsReview)
 	strict := func(name string) *admin.Service {
-		s.hire(name, admin.Finance)
+		s.createLogin(name, admin.Finance)
 		return admin.NewService(s.Store, sealer{}, "web:"+name, func() time.Time { return noon.Add(time.Hour) }).
 			WithRole(admin.Finance, admin.Limits{ApprovalAbove: rupees("198.99")})
 	}
@@ -303,7 +303,7 @@ func settledByTwo(h *house) {
 	}
 	_, err = asha.SubmitSettlement(s.Context(), op.ID, true, "again")
 	s.refused("what is no longer in review", err)
-	// What the provider settles meanwhile is not settled again.
+	// An operation that review settles meanwhile is not settled again.
 	op = s.settle(s.reserve(s.activation("key-2", "9800000002", "100002")), operation.NeedsReview)
 	outcome, err = asha.SubmitSettlement(s.Context(), op.ID, false, "not there")
 	s.must(err)
@@ -313,20 +313,20 @@ func settledByTwo(h *house) {
 	s.money("after all", "9602", "0")
 }
 
-func lapsedProposals(h *house) {
-	s := h.shop("0")
+func lapsedProposals(h *harness) {
+	s := h.fixture("0")
 	p := s.proposed("5000", "NEFT-1")
 	just, late := noon.Add(admin.ProposalLifetime-time.Millisecond), noon.Add(admin.ProposalLifetime)
-	if open, err := s.clerkAt("binu", admin.Finance, just).Proposals(s.Context(), admin.ProposalFilter{Open: true, Limit: 10}); err != nil || len(open) != 1 {
+	if open, err := s.consoleUserAt("binu", admin.Finance, just).Proposals(s.Context(), admin.ProposalFilter{Open: true, Limit: 10}); err != nil || len(open) != 1 {
 		s.Errorf("just in time: %+v, %v", open, err)
 	}
-	binu := s.clerkAt("binu", admin.Finance, late)
+	binu := s.consoleUserAt("binu", admin.Finance, late)
 	if open, err := binu.Proposals(s.Context(), admin.ProposalFilter{Open: true, Limit: 10}); err != nil || len(open) != 0 {
 		s.Errorf("too late: %+v, %v", open, err)
 	}
 	_, err := binu.Approve(s.Context(), p.ID)
 	s.refused("approve what has lapsed", err)
-	// The service is not the only one who looks at the clock.
+	// The store checks the lifetime too, not only the service.
 	_, err = s.ApproveProposal(s.Context(), admin.Approval{
 		Action: admin.StaffAction{Actor: "web:binu", Action: "proposal approve", At: late}, Proposal: p,
 		CarryOut: admin.StaffAction{Actor: "web:binu", Action: "wallet topup", At: late},

@@ -13,36 +13,36 @@ import (
 )
 
 var referenceTests = []test{
-	{"a reference of another operator's top-up is refused, naming it", referenceOfAnotherOperator},
+	{"a reference of another operator is refused, naming the operator", referenceOfAnotherOperator},
 	{"a reference in another spelling is the same reference", referenceSpellings},
-	{"an adjustment's reference is unique across operators, and apart from top-ups", adjustmentReferences},
-	{"of many operators credited under one reference at once one is", referenceRace},
-	{"of many operators adjusted under one reference at once one is", adjustmentReferenceRace},
-	{"a proposed reference stands in another operator's way", proposedReference},
-	{"of many operators proposing one reference at once one does", proposedReferenceRace},
-	{"a lapsed proposal of another operator frees its reference", lapsedReference},
-	{"an approval of a reference that was credited elsewhere is refused", approvedReference},
+	{"an adjustment's reference is unique across operators, separate from top-ups", adjustmentReferences},
+	{"of many operators credited concurrently under one reference one is", referenceRace},
+	{"of many operators adjusted concurrently under one reference one is", adjustmentReferenceRace},
+	{"a proposed reference blocks other operators", proposedReference},
+	{"of many operators proposing one reference concurrently one does", proposedReferenceRace},
+	{"a lapsed proposal frees its reference", lapsedReference},
+	{"an approval of a reference credited elsewhere is refused", approvedReference},
 }
 
-func (h *house) credit(operatorID int64, amount, reference string) (bool, error) {
-	_, credited, err := h.TopUp(h.Context(), act("wallet topup"), admin.TopUp{OperatorID: operatorID, Amount: rupees(amount), Reference: reference})
+func (h *harness) credit(operatorID int64, amount, reference string) (bool, error) {
+	_, credited, err := h.TopUp(h.Context(), staffAction("wallet topup"), admin.TopUp{OperatorID: operatorID, Amount: rupees(amount), Reference: reference})
 	return credited, err
 }
 
-func (h *house) adjusted(operatorID int64, amount, reference string) (bool, error) {
-	_, booked, err := h.Adjust(h.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: operatorID, Amount: rupees(amount), Reference: reference})
+func (h *harness) adjusted(operatorID int64, amount, reference string) (bool, error) {
+	_, booked, err := h.Adjust(h.Context(), staffAction("wallet adjust"), admin.Adjustment{OperatorID: operatorID, Amount: rupees(amount), Reference: reference})
 	return booked, err
 }
 
-// balance demands what an operator's wallet has.
-func (h *house) balance(operatorID int64, want string) {
+// balance checks an operator's balance.
+func (h *harness) balance(operatorID int64, want string) {
 	h.Helper()
 	if wallet, err := h.Wallet(h.Context(), operatorID); err != nil || wallet.Balance != rupees(want) {
 		h.Errorf("operator %d has %s, %v; want %s", operatorID, wallet.Balance, err, want)
 	}
 }
 
-func (h *house) refusedNaming(what string, err error, parts ...string) {
+func (h *harness) refusedNaming(what string, err error, parts ...string) {
 	h.Helper()
 	h.refused(what, err)
 	for _, part := range parts {
@@ -52,7 +52,7 @@ func (h *house) refusedNaming(what string, err error, parts ...string) {
 	}
 }
 
-func referenceOfAnotherOperator(h *house) {
+func referenceOfAnotherOperator(h *harness) {
 	one, two := h.operator("one"), h.operator("two")
 	credited, err := h.credit(one.ID, "5000", "NEFT-1")
 	if err != nil || !credited {
@@ -63,16 +63,16 @@ func referenceOfAnotherOperator(h *house) {
 	h.refusedNaming("another operator's", err, "NEFT-1", "5000.00", fmt.Sprintf("operator %d", one.ID), noon.In(subscription.IST).Format("2006-01-02"))
 	h.balance(two.ID, "0")
 	h.balance(one.ID, "5000")
-	// A deleted operator's payment was credited, too.
+	// A deleted operator's payment still counts as credited.
 	if _, err := h.adjusted(one.ID, "-5000", ""); err != nil {
 		h.Fatal(err)
 	}
-	h.must(h.DeleteOperator(h.Context(), act("lco delete"), one.ID))
+	h.must(h.DeleteOperator(h.Context(), staffAction("lco delete"), one.ID))
 	_, err = h.credit(two.ID, "5000", "NEFT-1")
 	h.refusedNaming("a deleted operator's", err, fmt.Sprintf("operator %d", one.ID))
 }
 
-func referenceSpellings(h *house) {
+func referenceSpellings(h *harness) {
 	one, two := h.operator("one"), h.operator("two")
 	if credited, err := h.credit(one.ID, "5000", "NEFT-1 2"); err != nil || !credited {
 		h.Fatalf("credited %v, %v", credited, err)
@@ -94,7 +94,7 @@ func referenceSpellings(h *house) {
 	}
 }
 
-func adjustmentReferences(h *house) {
+func adjustmentReferences(h *harness) {
 	one, two := h.operator("one"), h.operator("two")
 	if booked, err := h.adjusted(one.ID, "10", "Refund 1"); err != nil || !booked {
 		h.Fatalf("booked %v, %v", booked, err)
@@ -106,7 +106,7 @@ func adjustmentReferences(h *house) {
 	h.refusedNaming("another operator's", err, "Refund 1", fmt.Sprintf("operator %d", one.ID))
 	_, err = h.adjusted(one.ID, "11", "refund-1")
 	h.refusedNaming("another amount", err, "Refund 1", "10.00")
-	// The payment that is taken back carries the same reference.
+	// A top-up may have the same reference as the adjustment that reverses it.
 	if credited, err := h.credit(two.ID, "10", "refund 1"); err != nil || !credited {
 		h.Errorf("a top-up: %v, %v; want it credited", credited, err)
 	}
@@ -114,26 +114,26 @@ func adjustmentReferences(h *house) {
 	h.balance(two.ID, "10")
 }
 
-func referenceRace(h *house) {
+func referenceRace(h *harness) {
 	h.race(func(operatorID int64, i int) (bool, error) {
 		return h.credit(operatorID, "100", []string{"NEFT-7", "neft 7", "ＮＥＦＴ7"}[i%3])
 	})
 }
 
-func adjustmentReferenceRace(h *house) {
+func adjustmentReferenceRace(h *harness) {
 	h.race(func(operatorID int64, i int) (bool, error) {
 		return h.adjusted(operatorID, "100", []string{"R-7", "r 7"}[i%2])
 	})
 }
 
-// race credits several operators at once, and demands that one of them was.
-func (h *house) race(credit func(operatorID int64, i int) (bool, error)) {
+// race credits several operators concurrently, and requires that one was credited.
+func (h *harness) race(credit func(operatorID int64, i int) (bool, error)) {
 	var ids []int64
 	for i := range 6 {
 		ids = append(ids, h.operator(name("shop", i)).ID)
 	}
 	var credited atomic.Int32
-	together(len(ids), func(i int) {
+	concurrently(len(ids), func(i int) {
 		done, err := credit(ids[i], i)
 		if refusal := (*admin.Refusal)(nil); err != nil && !errors.As(err, &refusal) {
 			h.Errorf("operator %d: %v; want a refusal", ids[i], err)
@@ -153,11 +153,11 @@ func (h *house) race(credit func(operatorID int64, i int) (bool, error)) {
 	}
 }
 
-func proposedReference(h *house) {
-	s := h.shop("0")
+func proposedReference(h *harness) {
+	s := h.fixture("0")
 	other := h.operator("other")
 	p := s.proposed("5000", "NEFT-1")
-	binu := s.clerk("binu", admin.Finance)
+	binu := s.consoleUser("binu", admin.Finance)
 	if again, err := binu.SubmitTopUp(s.Context(), s.paid("5000", "neft 1")); err != nil || !again.Already || again.Proposal != p {
 		s.Errorf("proposed in another spelling: %+v, %v; want the first one", again, err)
 	}
@@ -178,15 +178,15 @@ func proposedReference(h *house) {
 	s.refusedNaming("proposing what was credited to another", err, fmt.Sprintf("operator %d", other.ID))
 }
 
-func proposedReferenceRace(h *house) {
-	s := h.shop("0")
+func proposedReferenceRace(h *harness) {
+	s := h.fixture("0")
 	var ids []int64
 	for i := range 6 {
 		ids = append(ids, h.operator(name("shop", i)).ID)
 	}
 	var proposed atomic.Int32
-	together(len(ids), func(i int) {
-		outcome, err := s.clerk(name("maker", i), admin.Finance).SubmitTopUp(s.Context(), admin.TopUp{OperatorID: ids[i], Amount: rupees("5000"), Reference: "NEFT-1"})
+	concurrently(len(ids), func(i int) {
+		outcome, err := s.consoleUser(name("maker", i), admin.Finance).SubmitTopUp(s.Context(), admin.TopUp{OperatorID: ids[i], Amount: rupees("5000"), Reference: "NEFT-1"})
 		if refusal := (*admin.Refusal)(nil); err != nil && !errors.As(err, &refusal) {
 			s.Errorf("propose for operator %d: %v; want a refusal", ids[i], err)
 		}
@@ -199,12 +199,12 @@ func proposedReferenceRace(h *house) {
 	}
 }
 
-func lapsedReference(h *house) {
-	s := h.shop("0")
+func lapsedReference(h *harness) {
+	s := h.fixture("0")
 	other := h.operator("other")
 	old := s.proposed("5000", "NEFT-1")
 	later := noon.Add(admin.ProposalLifetime)
-	binu := s.clerkAt("binu", admin.Finance, later)
+	binu := s.consoleUserAt("binu", admin.Finance, later)
 	outcome, err := binu.SubmitTopUp(s.Context(), admin.TopUp{OperatorID: other.ID, Amount: rupees("6000"), Reference: "neft-1"})
 	if err != nil || !outcome.Waits() || outcome.Already {
 		s.Fatalf("proposed %+v, %v; want another operator's to wait", outcome, err)
@@ -212,33 +212,34 @@ func lapsedReference(h *house) {
 	if lapsed, err := s.Proposal(s.Context(), old.ID); err != nil || lapsed.Status != admin.ProposalLapsed || !lapsed.DecidedAt.Equal(later) {
 		s.Errorf("the old one is %+v, %v; want it lapsed", lapsed, err)
 	}
-	_, err = s.clerkAt("chitra", admin.Finance, later.Add(time.Minute)).Approve(s.Context(), outcome.Proposal.ID)
+	_, err = s.consoleUserAt("chitra", admin.Finance, later.Add(time.Minute)).Approve(s.Context(), outcome.Proposal.ID)
 	s.must(err)
 	s.balance(other.ID, "6000")
 }
 
-func approvedReference(h *house) {
-	s := h.shop("0")
+func approvedReference(h *harness) {
+	s := h.fixture("0")
 	p := s.proposed("5000", "NEFT-1")
-	// It lapses, and is credited to another operator; a node whose clock is slow approves it.
-	done := act("wallet topup")
+	// It lapses, and is credited to another operator; a node with a slow clock approves
+	// it.
+	done := staffAction("wallet topup")
 	done.At = noon.Add(admin.ProposalLifetime)
 	other := h.operator("other")
 	_, credited, err := h.TopUp(h.Context(), done, admin.TopUp{OperatorID: other.ID, Amount: rupees("5000"), Reference: "neft1"})
 	if err != nil || !credited {
 		s.Fatalf("credited %v, %v", credited, err)
 	}
-	_, err = s.clerk("binu", admin.Finance).Approve(s.Context(), p.ID)
+	_, err = s.consoleUser("binu", admin.Finance).Approve(s.Context(), p.ID)
 	s.refusedNaming("approve it", err, fmt.Sprintf("operator %d", other.ID))
 	s.balance(s.operator.ID, "0")
 }
 
 // OldReferences opens a store in which older releases have credited several operators
-// under one reference, in one spelling or more, and without a row in
-// credited_references: as it is right after the migration that brought the table. The
-// statements that put it into that state are the store's own to run.
-func OldReferences(t *testing.T, place Place, run func(statement string)) {
-	h := newHouse(t, place)
+// under one reference, in one spelling or more, without a row in credited_references:
+// as it is right after the migration that added the table. The store runs the
+// statements that create that state.
+func OldReferences(t *testing.T, place Opener, run func(statement string)) {
+	h := newHarness(t, place)
 	one, two := h.operator("one"), h.operator("two")
 	for i, paid := range []admin.TopUp{
 		{OperatorID: two.ID, Amount: rupees("20"), Reference: "first"},
@@ -246,7 +247,7 @@ func OldReferences(t *testing.T, place Place, run func(statement string)) {
 		{OperatorID: one.ID, Amount: rupees("30"), Reference: "third"},
 		{OperatorID: one.ID, Amount: rupees("1"), Reference: "fourth"},
 	} {
-		done := act("wallet topup")
+		done := staffAction("wallet topup")
 		done.At = noon.Add(time.Duration(i) * time.Minute)
 		_, _, err := h.TopUp(h.Context(), done, paid)
 		h.must(err)
@@ -257,7 +258,7 @@ func OldReferences(t *testing.T, place Place, run func(statement string)) {
 			h.Fatalf("booked %v, %v", booked, err)
 		}
 	}
-	s := &shop{house: h, operator: one}
+	s := &fixture{harness: h, operator: one}
 	proposed := s.proposed("5000", "waits")
 	h.must(h.Close())
 	for _, statement := range []string{
@@ -267,7 +268,7 @@ func OldReferences(t *testing.T, place Place, run func(statement string)) {
 		`UPDATE wallet_entries SET reference = '--' WHERE reference = 'fourth'`,
 		`UPDATE adjustment_references SET reference = 'R-1'`,
 		`UPDATE proposals SET reference_key = NULL, matter = 'topup waits'`,
-		// A second operator's, which older releases allowed.
+		// A second operator's proposal, which older releases allowed.
 		`INSERT INTO proposals (kind, operator_id, amount_paise, reference, matter, maker, made_at, status)
 		 SELECT kind, operator_id + 1, amount_paise, 'Waits', 'topup Waits', maker, made_at, status FROM proposals`,
 	} {
@@ -275,7 +276,7 @@ func OldReferences(t *testing.T, place Place, run func(statement string)) {
 	}
 	h.Store = place.Open(t)
 	h.sign()
-	// Whoever repeats their own is told so.
+	// An operator's own reference is still a repeat.
 	for _, old := range []struct {
 		operator  int64
 		amount    string
@@ -295,12 +296,12 @@ func OldReferences(t *testing.T, place Place, run func(statement string)) {
 	if booked, err := h.adjusted(two.ID, "5", "R 1"); err != nil || booked {
 		h.Errorf("the second operator's adjustment again: booked %v, %v", booked, err)
 	}
-	_, err = s.clerk("binu", admin.Finance).SubmitTopUp(h.Context(), admin.TopUp{OperatorID: three.ID, Amount: rupees("5000"), Reference: "WAITS"})
+	_, err = s.consoleUser("binu", admin.Finance).SubmitTopUp(h.Context(), admin.TopUp{OperatorID: three.ID, Amount: rupees("5000"), Reference: "WAITS"})
 	h.refusedNaming("proposing what waits", err, fmt.Sprintf("proposal %d", proposed.ID))
 	// Of the two old proposals one is credited.
-	_, err = s.clerk("binu", admin.Finance).Approve(h.Context(), proposed.ID)
+	_, err = s.consoleUser("binu", admin.Finance).Approve(h.Context(), proposed.ID)
 	h.must(err)
-	_, err = s.clerk("binu", admin.Finance).Approve(h.Context(), proposed.ID+1)
+	_, err = s.consoleUser("binu", admin.Finance).Approve(h.Context(), proposed.ID+1)
 	h.refused("approve the other of the two", err)
 	h.reopen()
 	h.balance(one.ID, "5046")

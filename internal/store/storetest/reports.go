@@ -12,35 +12,35 @@ import (
 )
 
 var reportTests = []test{
-	{"subscribers are found by the beginnings of their words, numbers and ids", searches},
-	{"subscribers are listed by how they stand, in order, page by page", standings},
-	{"a failed activation can no longer be found", forgottenTerms},
-	{"what falls due is added up by Indian days at the last plan's present price", dues},
-	{"trade is added up by kind and state", trades},
-	{"a statement's stretches follow each other without a gap", statements},
-	{"a statement's lines are picked by side, text and transaction", ledgerFilters},
-	{"transactions are picked by every filter, and paged", transactions},
+	{"subscribers are found by prefixes of words, numbers and ids", searches},
+	{"subscribers are listed by status, in order, in pages", standings},
+	{"a failed activation is not found", forgottenTerms},
+	{"amounts due are summed by Indian days at the last plan's price", dues},
+	{"trade is summed by kind and state", trades},
+	{"statement ranges follow each other without a gap", statements},
+	{"statement lines are filtered by side, text and transaction", ledgerFilters},
+	{"transactions are filtered and paged", transactions},
 	{"accounts are listed with their money, and searched", accounts},
-	{"totals count the whole service", totals},
-	{"commission is added up by plan and month, and listed", commissionReports},
-	{"the review queue has the longest waiting first", reviewQueues},
-	{"nothing of another operator's is ever in an operator's reports", reportTenancy},
+	{"totals cover the whole service", totals},
+	{"commissions are summed by plan and month, and listed", commissionReports},
+	{"the review queue is ordered by waiting time", reviewQueues},
+	{"reports contain nothing of another operator", reportTenancy},
 }
 
 const oneDay = 24 * time.Hour
 
-// service is a service of reports on the house's store, at a moment.
-func (h *house) service(now time.Time) *report.Service {
+// service returns a report service on the harness's store, at a time.
+func (h *harness) service(now time.Time) *report.Service {
 	return report.New(h.Store, report.Config{Now: func() time.Time { return now }})
 }
 
-// imported is a subscriber who was brought in.
+// imported is an imported subscriber.
 type imported struct {
 	id, mobile, name string
 	expires          time.Time
 }
 
-func (s *shop) importAll(operator subscription.Operator, all ...imported) {
+func (s *fixture) importAll(operator subscription.Operator, all ...imported) {
 	s.Helper()
 	var rows []admin.ImportRow
 	for i, one := range all {
@@ -48,14 +48,14 @@ func (s *shop) importAll(operator subscription.Operator, all ...imported) {
 			Line: i + 1, OperatorID: operator.ID, SubscriberID: one.id, Mobile: one.mobile, Name: one.name, PlanID: s.plan.ID, Expires: one.expires,
 		})
 	}
-	_, err := s.ImportSubscribers(s.Context(), act("subscriber import"), rows)
+	_, err := s.ImportSubscribers(s.Context(), staffAction("subscriber import"), rows)
 	s.must(err)
 }
 
-// pages reads a list to its end, so many rows at a time.
-func (s *shop) pages(f report.SubscriberFilter, most int) (ids []string) {
+// pages reads a list to its end, in pages of a given size.
+func (s *fixture) pages(f report.SubscriberFilter, limit int) (ids []string) {
 	s.Helper()
-	f.Limit = most
+	f.Limit = limit
 	for {
 		found, err := s.service(noon).Subscribers(s.Context(), s.operator.ID, f)
 		s.must(err)
@@ -65,25 +65,25 @@ func (s *shop) pages(f report.SubscriberFilter, most int) (ids []string) {
 		if found.Next == "" {
 			return ids
 		}
-		if len(found.Rows) != most {
-			s.Fatalf("a page of %d rows has a next one; want %d rows", len(found.Rows), most)
+		if len(found.Rows) != limit {
+			s.Fatalf("a page of %d rows has a next one; want %d rows", len(found.Rows), limit)
 		}
 		f.After = found.Next
 	}
 }
 
-// listed demands a list, however it is paged.
-func (s *shop) listed(what string, f report.SubscriberFilter, want ...string) {
+// listed checks a list, for several page sizes.
+func (s *fixture) listed(what string, f report.SubscriberFilter, want ...string) {
 	s.Helper()
-	for _, most := range []int{1, 2, 50} {
-		if got := s.pages(f, most); !slices.Equal(got, want) {
-			s.Errorf("%s, %d a page: %v; want %v", what, most, got, want)
+	for _, limit := range []int{1, 2, 50} {
+		if got := s.pages(f, limit); !slices.Equal(got, want) {
+			s.Errorf("%s, %d a page: %v; want %v", what, limit, got, want)
 		}
 	}
 }
 
-func searches(h *house) {
-	s := h.shop("1000")
+func searches(h *harness) {
+	s := h.fixture("1000")
 	s.importAll(s.operator,
 		imported{"100001", "9800000001", "Asha Sharma", noon.Add(oneDay)},
 		imported{"100002", "9800000002", "ASHOK kumar ashtekar", noon.Add(-oneDay)},
@@ -113,8 +113,8 @@ func searches(h *house) {
 	}
 }
 
-func standings(h *house) {
-	s := h.shop("10000")
+func standings(h *harness) {
+	s := h.fixture("10000")
 	s.importAll(s.operator,
 		imported{"100001", "9800000001", "delta", noon.Add(2 * oneDay)},
 		imported{"100002", "9800000002", "Charlie", noon.Add(2 * oneDay)},
@@ -164,8 +164,8 @@ func standings(h *house) {
 	}
 }
 
-func forgottenTerms(h *house) {
-	s := h.shop("1000")
+func forgottenTerms(h *harness) {
+	s := h.fixture("1000")
 	op := s.reserve(s.activation("act-1", "9800000001", "100001"))
 	s.listed("while it is under way", report.SubscriberFilter{Search: "asha"}, "100001")
 	s.settle(op, operation.Failed)
@@ -175,8 +175,8 @@ func forgottenTerms(h *house) {
 	s.listed("when it has come again", report.SubscriberFilter{Search: "asha"}, "100001")
 }
 
-func dues(h *house) {
-	s := h.shop("10000")
+func dues(h *harness) {
+	s := h.fixture("10000")
 	midnight := time.Date(2027, 3, 2, 0, 0, 0, 0, subscription.IST)
 	s.importAll(s.operator,
 		imported{"100001", "9800000001", "before", noon},
@@ -186,14 +186,14 @@ func dues(h *house) {
 		imported{"100005", "9800000005", "next week", midnight.Add(7 * oneDay)},
 		imported{"100006", "9800000006", "too late", midnight.Add(40 * oneDay)},
 	)
-	// The plan that was bought last counts, at the price that it has now.
-	dear, err := s.SetPlan(s.Context(), act("plan set"), plan("DEAR-1", "500", "TV-BASIC"))
+	// The last plan bought counts, at its present price.
+	dear, err := s.SetPlan(s.Context(), staffAction("plan set"), plan("DEAR-1", "500", "TV-BASIC"))
 	s.must(err)
 	renewal := s.renewal("renew-5", "100005")
 	renewal.PlanID, renewal.PlanVersion, renewal.PlanName, renewal.Amount = dear.ID, dear.Version, dear.Name, dear.Price
 	renewal.Kind, renewal.CycleStartsAt, renewal.ExpiryPlanned = operation.AdvanceRenew, midnight.Add(8*oneDay), midnight.Add(20*oneDay)
 	s.settle(s.reserve(renewal), operation.Success)
-	_, err = s.SetPlan(s.Context(), act("plan set"), plan("DEAR-1", "600", "TV-BASIC"))
+	_, err = s.SetPlan(s.Context(), staffAction("plan set"), plan("DEAR-1", "600", "TV-BASIC"))
 	s.must(err)
 
 	got, err := s.DueByDay(s.Context(), s.operator.ID, noon, midnight.Add(29*oneDay))

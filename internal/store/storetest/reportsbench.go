@@ -12,28 +12,28 @@ import (
 )
 
 const (
-	// largeSubscribers is how many an operator has whose pages are measured, and
-	// largeOperations how many were renewed within the last thirty days.
+	// largeSubscribers is the number of subscribers of the measured operator,
+	// largeOperations the number of renewals within the last thirty days.
 	largeSubscribers = 100_000
 	largeOperations  = 30_000
 	largeCallers     = 32
 )
 
-// given and family are the words that names are made of, a few of which are common.
+// given and family are the words of names; a few are common.
 var (
 	given  = []string{"Asha", "Ravi", "Sunita", "Imran", "Lakshmi", "Gurpreet", "Joseph", "आशा", "Mohan", "Farida", "Deepak"}
 	family = []string{"Sharma", "Kumar", "Devi", "Khan", "Reddy", "Singh", "Thomas", "शर्मा", "Rao", "Patil", "Nair", "Das", "Gupta"}
 )
 
-// BenchmarkReports measures what each of the pages asks of a store in which one
-// operator has a hundred thousand subscribers.
-func BenchmarkReports(b *testing.B, newPlace func(testing.TB) Place) {
-	h := &house{TB: b, Store: newPlace(b).Open(b)}
+// BenchmarkReports measures the store calls of each page, with an operator of a hundred
+// thousand subscribers.
+func BenchmarkReports(b *testing.B, newOpener func(testing.TB) Opener) {
+	h := &harness{TB: b, Store: newOpener(b).Open(b)}
 	b.Cleanup(func() { _ = h.Store.Close() })
-	s := h.shop("100000000")
+	s := h.fixture("100000000")
 	s.large()
 	ctx, id, now := b.Context(), s.operator.ID, noon
-	for _, question := range []struct {
+	for _, query := range []struct {
 		name string
 		ask  func() error
 	}{
@@ -75,9 +75,9 @@ func BenchmarkReports(b *testing.B, newPlace func(testing.TB) Place) {
 		{"reviews", func() error { return first(h.ReviewQueue(ctx, 50)) }},
 		{"commission of a month", func() error { return first(h.CommissionSums(ctx, id, report.Month(now), now)) }},
 	} {
-		b.Run(question.name, func(b *testing.B) {
+		b.Run(query.name, func(b *testing.B) {
 			for b.Loop() {
-				if err := question.ask(); err != nil {
+				if err := query.ask(); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -85,15 +85,15 @@ func BenchmarkReports(b *testing.B, newPlace func(testing.TB) Place) {
 	}
 }
 
-func (s *shop) asking(f report.SubscriberFilter) func() error {
+func (s *fixture) asking(f report.SubscriberFilter) func() error {
 	return func() error { return first(s.service(noon).Subscribers(s.Context(), s.operator.ID, f)) }
 }
 
 func largeID(n int) string { return fmt.Sprintf("%06d", 100_000+n) }
 
-// large gives the shop its subscribers, who expire one after the other within a
-// month, one in fifty a while ago, and their renewals.
-func (s *shop) large() {
+// large creates the subscribers, which expire one after the other within a month, one
+// in fifty some time ago, and their renewals.
+func (s *fixture) large() {
 	s.Helper()
 	const batch = 1000
 	for begin := 0; begin < largeSubscribers; begin += batch {
@@ -108,11 +108,11 @@ func (s *shop) large() {
 				Name: given[n%len(given)] + " " + family[n%len(family)],
 			})
 		}
-		_, err := s.ImportSubscribers(s.Context(), act("subscriber import"), rows)
+		_, err := s.ImportSubscribers(s.Context(), staffAction("subscriber import"), rows)
 		s.must(err)
 	}
 	errs := make([]error, largeCallers)
-	together(largeCallers, func(caller int) {
+	concurrently(largeCallers, func(caller int) {
 		for n := caller; n < largeOperations && errs[caller] == nil; n += largeCallers {
 			errs[caller] = s.renewLong(n)
 		}
@@ -120,17 +120,17 @@ func (s *shop) large() {
 	s.must(errors.Join(errs...))
 }
 
-// renewLong is the n-th renewal, some time in the last thirty days. One in a thousand
-// is left in review.
-func (s *shop) renewLong(n int) error {
+// renewLong makes the n-th renewal, some time in the last thirty days. One in a
+// thousand is left in review.
+func (s *fixture) renewLong(n int) error {
 	at := noon.Add(-30*oneDay + time.Duration(n)*30*oneDay/largeOperations)
-	facts, err := s.Snapshot(s.Context(), operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: largeID(n), PlanID: s.plan.ID})
+	snapshot, err := s.Snapshot(s.Context(), operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: largeID(n), PlanID: s.plan.ID})
 	if err != nil {
 		return err
 	}
-	d := s.activation(fmt.Sprint("renewal-", n), facts.Subscriber.Mobile, facts.Subscriber.ID)
-	d.Kind, d.SubscriberVersion, d.CustomerName, d.Profile = operation.Renew, facts.Subscriber.Version, facts.Subscriber.Name, operation.Profile{}
-	d.CreatedAt, d.CycleStartsAt, d.ExpiryPrevious, d.ExpiryPlanned = at, at, facts.Subscriber.Expires, facts.Subscriber.Expires
+	d := s.activation(fmt.Sprint("renewal-", n), snapshot.Subscriber.Mobile, snapshot.Subscriber.ID)
+	d.Kind, d.SubscriberVersion, d.CustomerName, d.Profile = operation.Renew, snapshot.Subscriber.Version, snapshot.Subscriber.Name, operation.Profile{}
+	d.CreatedAt, d.CycleStartsAt, d.ExpiryPrevious, d.ExpiryPlanned = at, at, snapshot.Subscriber.Expires, snapshot.Subscriber.Expires
 	op, err := s.Reserve(s.Context(), d)
 	if err != nil {
 		return err

@@ -11,11 +11,11 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-func accounts(h *house) {
-	s := h.shop("1000")
+func accounts(h *harness) {
+	s := h.fixture("1000")
 	second := h.operator("Second Cable")
 	third := h.operator("Third")
-	s.must(h.DeleteOperator(h.Context(), act("lco delete"), third.ID))
+	s.must(h.DeleteOperator(h.Context(), staffAction("lco delete"), third.ID))
 	s.reserve(s.activation("act-1", "9800000001", "100001"))
 	s.importAll(s.operator, imported{"100002", "9800000002", "Asha", noon.Add(oneDay)})
 	for what, tt := range map[string]struct {
@@ -27,10 +27,10 @@ func accounts(h *house) {
 		"by id":   {report.AccountFilter{Search: fmt.Sprint(third.ID)}, []int64{third.ID}},
 		"active":  {report.AccountFilter{Status: subscription.OperatorActive}, []int64{s.operator.ID, second.ID}},
 	} {
-		for _, most := range []int{1, 50} {
+		for _, limit := range []int{1, 50} {
 			var got []int64
 			f := tt.filter
-			for f.Limit = most; ; {
+			for f.Limit = limit; ; {
 				found, err := s.service(noon).Accounts(s.Context(), f)
 				s.must(err)
 				for _, account := range found.Rows {
@@ -41,7 +41,7 @@ func accounts(h *house) {
 				}
 			}
 			if !slices.Equal(got, tt.want) {
-				s.Errorf("%s, %d a page: %v; want %v", what, most, got, tt.want)
+				s.Errorf("%s, %d a page: %v; want %v", what, limit, got, tt.want)
 			}
 		}
 	}
@@ -53,13 +53,13 @@ func accounts(h *house) {
 	}
 }
 
-func totals(h *house) {
+func totals(h *harness) {
 	empty, err := h.SystemTotals(h.Context())
 	if err != nil || empty != (report.Totals{}) {
 		h.Errorf("of nothing: %+v, %v", empty, err)
 	}
-	s := h.shop("1000")
-	s.must(h.DeleteOperator(h.Context(), act("lco delete"), h.operator("gone").ID))
+	s := h.fixture("1000")
+	s.must(h.DeleteOperator(h.Context(), staffAction("lco delete"), h.operator("gone").ID))
 	s.subscriber("100001", "9800000001")
 	s.reserve(s.activation("act-2", "9800000002", "100002"))
 	op := s.settle(s.reserve(s.activation("act-3", "9800000003", "100003")), operation.NeedsReview)
@@ -75,13 +75,13 @@ func totals(h *house) {
 	}
 }
 
-func commissionReports(h *house) {
-	s := h.shop("10000")
-	other := &shop{house: h, operator: h.operator("other"), plan: s.plan}
+func commissionReports(h *harness) {
+	s := h.fixture("10000")
+	other := &fixture{harness: h, operator: h.operator("other"), plan: s.plan}
 	other.topUp(other.operator, "1000")
 	// Midnight between April and May, in India.
 	may := time.Date(2027, 5, 1, 0, 0, 0, 0, subscription.IST)
-	sell := func(s *shop, key, mobile, id string, at time.Time) operation.Operation {
+	sell := func(s *fixture, key, mobile, id string, at time.Time) operation.Operation {
 		op := s.reserve(s.activation(key, mobile, id))
 		st := settlement(op, operation.Success)
 		st.At = at
@@ -92,7 +92,7 @@ func commissionReports(h *house) {
 	march := sell(s, "a", "9800000001", "100001", noon)
 	april := sell(s, "b", "9800000002", "100002", may.Add(-time.Millisecond))
 	first := sell(s, "c", "9800000003", "100003", may)
-	// Settled a moment earlier, and written after what is of May.
+	// Settled a moment earlier, but written after rows of May.
 	late := sell(s, "d", "9800000004", "100004", may.Add(-2*time.Millisecond))
 	sell(other, "e", "9800000005", "100005", noon)
 	_ = s.settle(s.reserve(s.activation("f", "9800000006", "100006")), operation.Failed)
@@ -137,13 +137,13 @@ func commissionReports(h *house) {
 	}
 }
 
-func reviewQueues(h *house) {
-	s := h.shop("1000")
+func reviewQueues(h *harness) {
+	s := h.fixture("1000")
 	var want []string
 	for i := range 3 {
 		op := s.reserve(s.activation(name("key", i), fmt.Sprintf("980000000%d", i), fmt.Sprintf("10000%d", i)))
 		st := settlement(op, operation.NeedsReview)
-		// The last comes first, and is asked about last.
+		// The last one is the oldest.
 		st.At, st.NextCheckAt = noon.Add(-time.Duration(i)*time.Hour), noon.Add(time.Duration(i)*time.Hour)
 		_, _, err := s.Settle(s.Context(), st)
 		s.must(err)
@@ -163,13 +163,13 @@ func reviewQueues(h *house) {
 	}
 }
 
-// reportTenancy fills two operators' worlds alike, and looks for one's traces in all
-// that the other can ask.
-func reportTenancy(h *house) {
-	s := h.shop("10000")
-	other := &shop{house: h, operator: h.operator("other"), plan: s.plan}
+// reportTenancy gives two operators the same data, and looks for one's rows in all
+// reports of the other.
+func reportTenancy(h *harness) {
+	s := h.fixture("10000")
+	other := &fixture{harness: h, operator: h.operator("other"), plan: s.plan}
 	other.topUp(other.operator, "10000")
-	for i, who := range []*shop{s, other} {
+	for i, who := range []*fixture{s, other} {
 		mark := fmt.Sprint(i + 1)
 		who.importAll(who.operator, imported{mark + "00001", "980000000" + mark, "Asha Sharma", noon.Add(oneDay)}, imported{mark + "00002", "981000000" + mark, "Asha Rao", noon.Add(-oneDay)})
 		who.subscriber(mark+"00003", "982000000"+mark)

@@ -12,8 +12,8 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-func trades(h *house) {
-	s := h.shop("10000")
+func trades(h *harness) {
+	s := h.fixture("10000")
 	s.subscriber("100001", "9800000001")
 	s.subscriber("100002", "9800000002")
 	s.settle(s.reserve(s.activation("act-3", "9800000003", "100003")), operation.Failed)
@@ -39,18 +39,18 @@ func trades(h *house) {
 }
 
 // topUps credits a wallet with one rupee more each time, a day apart.
-func (s *shop) topUps(operator subscription.Operator, times int) {
+func (s *fixture) topUps(operator subscription.Operator, times int) {
 	s.Helper()
 	for i := range times {
-		a := act("wallet topup")
+		a := staffAction("wallet topup")
 		a.At = noon.Add(time.Duration(i) * oneDay)
 		_, _, err := s.TopUp(s.Context(), a, admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(int64(i+1) * 100), Reference: name(fmt.Sprintf("day of %d", operator.ID), i)})
 		s.must(err)
 	}
 }
 
-func statements(h *house) {
-	s := h.shop("0")
+func statements(h *harness) {
+	s := h.fixture("0")
 	const days = 37
 	s.topUps(s.operator, days)
 	s.topUps(h.operator("another"), 5)
@@ -97,8 +97,8 @@ func statements(h *house) {
 	}
 }
 
-func ledgerFilters(h *house) {
-	s := h.shop("10000")
+func ledgerFilters(h *harness) {
+	s := h.fixture("10000")
 	one, two := s.subscriber("100001", "9800000001"), s.subscriber("100002", "9800000002")
 	held := s.reserve(s.renewal("renew-1", "100001"))
 	f := report.StatementFilter{From: noon, Until: noon}
@@ -142,8 +142,8 @@ func ledgerFilters(h *house) {
 	}
 }
 
-func transactions(h *house) {
-	s := h.shop("10000")
+func transactions(h *harness) {
+	s := h.fixture("10000")
 	reserve := func(d operation.Draft, at time.Time, channel operation.Channel) operation.Operation {
 		d.CreatedAt, d.Channel = at, channel
 		return s.reserve(d)
@@ -168,10 +168,10 @@ func transactions(h *house) {
 		"all of them":    {report.TransactionFilter{State: operation.Success, Kind: operation.Activate, Channel: operation.API, PlanID: s.plan.ID, Subscriber: "100004"}, []string{d.ID}},
 		"state and time": {report.TransactionFilter{State: operation.Success, Until: noon}, []string{a.ID}},
 	} {
-		for _, most := range []int{1, 2, 50} {
+		for _, limit := range []int{1, 2, 50} {
 			var got []string
 			f := tt.filter
-			for f.Limit = most; ; {
+			for f.Limit = limit; ; {
 				found, err := s.service(noon).Transactions(s.Context(), s.operator.ID, f)
 				s.must(err)
 				for _, op := range found.Rows {
@@ -182,7 +182,7 @@ func transactions(h *house) {
 				}
 			}
 			if !slices.Equal(got, tt.want) {
-				s.Errorf("%s, %d a page: %v; want %v", what, most, got, tt.want)
+				s.Errorf("%s, %d a page: %v; want %v", what, limit, got, tt.want)
 			}
 		}
 	}

@@ -13,25 +13,25 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// searchTests are of lists that a page looks for in parts, and of sums that a store
-// has a quick way to.
+// searchTests are about lists that are searched in parts, and sums that a store has a
+// fast path for.
 var searchTests = []test{
-	{"a search of subscribers that ends its pages early finds the same", subscribersInParts},
-	{"a search of transactions that ends its pages early finds the same", transactionsInParts},
-	{"a search of a statement that ends its pages early finds the same", statementsInParts},
-	{"a search of acts that ends its pages early finds the same", actsInParts},
-	{"what falls due is the same as by a look at each subscriber", duesOneByOne},
-	{"a large operator's figures are left out until they are known", figuresLater},
-	{"the commission of a running month is that of its days, whatever is kept of them", runningCommission},
+	{"a subscriber search with early page ends finds the same", subscribersInParts},
+	{"a transaction search with early page ends finds the same", transactionsInParts},
+	{"a statement search with early page ends finds the same", statementsInParts},
+	{"an audit search with early page ends finds the same", auditInParts},
+	{"amounts due equal the sum over subscribers", duesOneByOne},
+	{"a large operator's figures are omitted until computed", figuresLater},
+	{"a running month's commission is the sum of its days", runningCommission},
 }
 
-// looking is a service whose pages look at so many rows.
-func (h *house) looking(rows int) *report.Service {
+// looking returns a service whose pages scan a limited number of rows.
+func (h *harness) looking(rows int) *report.Service {
 	return report.New(h.Store, report.Config{Now: func() time.Time { return noon }, ScanLimit: rows})
 }
 
-func subscribersInParts(h *house) {
-	s := h.shop("1000")
+func subscribersInParts(h *harness) {
+	s := h.fixture("1000")
 	var all []imported
 	for n := range 14 {
 		all = append(all, imported{
@@ -44,15 +44,15 @@ func subscribersInParts(h *house) {
 		"of who expires": {Search: "98", Status: report.Expiring, Within: 2}, "active by name": {Status: report.Active, Order: report.ByName},
 		"one word": {Search: "a"}, "everybody by name": {Order: report.ByName}, "by expiry": {Status: report.Expired},
 	} {
-		read := func(rows, most int) (ids []string) {
-			f.After, f.Limit = "", most
+		read := func(rows, limit int) (ids []string) {
+			f.After, f.Limit = "", limit
 			for pages := 0; ; pages++ {
 				found, err := h.looking(rows).Subscribers(s.Context(), s.operator.ID, f)
 				s.must(err)
 				for _, one := range found.Rows {
 					ids = append(ids, one.ID)
 				}
-				if found.Truncated && (len(found.Rows) > most || found.Next == "") || pages > 100 {
+				if found.Truncated && (len(found.Rows) > limit || found.Next == "") || pages > 100 {
 					s.Fatalf("%s: page %d of %d rows is cut, and goes on at %q", what, pages, len(found.Rows), found.Next)
 				}
 				if f.After = found.Next; f.After == "" {
@@ -62,22 +62,22 @@ func subscribersInParts(h *house) {
 		}
 		want := read(1000, 50)
 		for rows := 1; rows <= 5; rows++ {
-			for _, most := range []int{1, 3, 50} {
-				if got := read(rows, most); !slices.Equal(got, want) {
-					s.Errorf("%s, %d of %d rows a page: %v; want %v", what, most, rows, got, want)
+			for _, limit := range []int{1, 3, 50} {
+				if got := read(rows, limit); !slices.Equal(got, want) {
+					s.Errorf("%s, %d of %d rows a page: %v; want %v", what, limit, rows, got, want)
 				}
 			}
 		}
 	}
 }
 
-// transactionsInParts holds a search that looks at a few rows at a time against one
-// that looks at all of them at once.
-func transactionsInParts(h *house) {
-	s := h.shop("10000")
+// transactionsInParts compares a search that scans a few rows at a time with one that
+// scans all at once.
+func transactionsInParts(h *harness) {
+	s := h.fixture("10000")
 	for n := range 12 {
 		d := s.activation(name("key", n), fmt.Sprintf("98000000%02d", n), fmt.Sprintf("1000%02d", n))
-		// Some are of the same moment.
+		// Some have the same time.
 		d.CreatedAt, d.Channel = noon.Add(time.Duration(n/2)*oneDay/2), operation.API
 		if n%5 == 0 {
 			d.Channel = operation.Web
@@ -94,15 +94,15 @@ func transactionsInParts(h *house) {
 		"all at once":  {Channel: operation.API, Kind: operation.Activate, State: operation.Success, PlanID: s.plan.ID, Until: noon.Add(oneDay)},
 		"no filter":    {},
 	} {
-		read := func(rows, most int) (ids []string, pages int) {
-			f.After, f.Limit = "", most
+		read := func(rows, limit int) (ids []string, pages int) {
+			f.After, f.Limit = "", limit
 			for pages = 1; ; pages++ {
 				found, err := h.looking(rows).Transactions(s.Context(), s.operator.ID, f)
 				s.must(err)
 				for _, op := range found.Rows {
 					ids = append(ids, op.ID)
 				}
-				if cut := !found.SearchedTo.IsZero(); cut && (len(found.Rows) > most || found.Next == "") || pages > 50 {
+				if cut := !found.SearchedTo.IsZero(); cut && (len(found.Rows) > limit || found.Next == "") || pages > 50 {
 					s.Fatalf("%s: page %d of %d rows is cut: %v, and goes on at %q", what, pages, len(found.Rows), cut, found.Next)
 				}
 				if f.After = found.Next; f.After == "" {
@@ -112,9 +112,9 @@ func transactionsInParts(h *house) {
 		}
 		want, _ := read(1000, 50)
 		for rows := 1; rows <= 6; rows++ {
-			for _, most := range []int{1, 3, 50} {
-				if got, _ := read(rows, most); !slices.Equal(got, want) {
-					s.Errorf("%s, %d of %d rows a page: %v; want %v", what, most, rows, got, want)
+			for _, limit := range []int{1, 3, 50} {
+				if got, _ := read(rows, limit); !slices.Equal(got, want) {
+					s.Errorf("%s, %d of %d rows a page: %v; want %v", what, limit, rows, got, want)
 				}
 			}
 		}
@@ -124,8 +124,8 @@ func transactionsInParts(h *house) {
 	}
 }
 
-func statementsInParts(h *house) {
-	s := h.shop("10000")
+func statementsInParts(h *harness) {
+	s := h.fixture("10000")
 	for n := range 9 {
 		s.subscriber(fmt.Sprintf("1000%02d", n), fmt.Sprintf("98000000%02d", n))
 		if n%4 == 3 {
@@ -137,15 +137,15 @@ func statementsInParts(h *house) {
 	} {
 		for _, f.NewestFirst = range []bool{false, true} {
 			f.From, f.Until = noon, noon
-			read := func(rows, most int, whole bool) (lines []int64) {
-				f.After, f.Limit, f.NoScanLimit = "", most, whole
+			read := func(rows, limit int, whole bool) (lines []int64) {
+				f.After, f.Limit, f.NoScanLimit = "", limit, whole
 				for pages := 0; ; pages++ {
 					st, err := h.looking(rows).Statement(s.Context(), s.operator.ID, f)
 					s.must(err)
 					for _, line := range st.Rows {
 						lines = append(lines, line.Line)
 					}
-					if st.Truncated && (len(st.Rows) > most || st.Next == "" || whole) || pages > 50 {
+					if st.Truncated && (len(st.Rows) > limit || st.Next == "" || whole) || pages > 50 {
 						s.Fatalf("%s: page %d of %d rows is cut, and goes on at %q", what, pages, len(st.Rows), st.Next)
 					}
 					if f.After = st.Next; f.After == "" {
@@ -155,9 +155,9 @@ func statementsInParts(h *house) {
 			}
 			want := read(1000, 50, false)
 			for rows := 1; rows <= 5; rows++ {
-				for _, most := range []int{1, 2, 50} {
-					if got := read(rows, most, false); !slices.Equal(got, want) {
-						s.Errorf("%s, newest first %v, %d of %d rows a page: %v; want %v", what, f.NewestFirst, most, rows, got, want)
+				for _, limit := range []int{1, 2, 50} {
+					if got := read(rows, limit, false); !slices.Equal(got, want) {
+						s.Errorf("%s, newest first %v, %d of %d rows a page: %v; want %v", what, f.NewestFirst, limit, rows, got, want)
 					}
 				}
 			}
@@ -168,22 +168,22 @@ func statementsInParts(h *house) {
 	}
 }
 
-func actsInParts(h *house) {
+func auditInParts(h *harness) {
 	h.components("TV-BASIC")
 	one, two := h.operator("one"), h.operator("two")
 	for n := range 10 {
-		done := act("wallet topup")
+		done := staffAction("wallet topup")
 		done.Actor, done.At = []string{"web:asha", "web:ravi"}[n%2], noon.Add(time.Duration(n)*time.Hour)
 		_, _, err := h.TopUp(h.Context(), done, admin.TopUp{OperatorID: []int64{one.ID, two.ID}[n%3%2], Amount: rupees("5"), Reference: name("NEFT", n)})
 		h.must(err)
 	}
-	service := h.clerk("asha", admin.Administrator)
+	service := h.consoleUser("asha", admin.Administrator)
 	for what, q := range map[string]admin.AuditQuery{
 		"a person's": {Actor: "web:ravi"}, "a kind": {Action: "lco create"}, "a subject": {Search: "neft-007"}, "some hours": {From: noon.Add(2 * time.Hour), Before: noon.Add(4 * time.Hour)},
 		"an operator's": {OperatorID: two.ID, Actor: "web:asha"}, "nothing": {Search: "nothing"}, "all": {},
 	} {
-		read := func(looked, most int) (ids []int64) {
-			q.Below, q.Limit, q.ScanLimit = 0, most, looked
+		read := func(looked, limit int) (ids []int64) {
+			q.Below, q.Limit, q.ScanLimit = 0, limit, looked
 			for pages := 0; pages < 50; pages++ {
 				found, err := service.FindAuditEntries(h.Context(), q)
 				h.must(err)
@@ -191,14 +191,14 @@ func actsInParts(h *house) {
 					ids = append(ids, one.ID)
 				}
 				switch {
-				case found.SearchedTo != 0 && len(found.Entries) < most:
+				case found.SearchedTo != 0 && len(found.Entries) < limit:
 					q.Below = found.SearchedTo
-				case found.SearchedTo == 0 && len(found.Entries) == most:
+				case found.SearchedTo == 0 && len(found.Entries) == limit:
 					q.Below = ids[len(ids)-1]
 				case found.SearchedTo == 0:
 					return ids
 				default:
-					h.Fatalf("%s: a full page of %d says that it looked down to %d", what, most, found.SearchedTo)
+					h.Fatalf("%s: a full page of %d says that it looked down to %d", what, limit, found.SearchedTo)
 				}
 			}
 			h.Fatalf("%s: fifty pages and no end", what)
@@ -206,29 +206,29 @@ func actsInParts(h *house) {
 		}
 		want := read(1000, 100)
 		for looked := 1; looked <= 5; looked++ {
-			for _, most := range []int{1, 3, 100} {
-				if got := read(looked, most); !slices.Equal(got, want) {
-					h.Errorf("%s, %d a page, looking at %d: %v; want %v", what, most, looked, got, want)
+			for _, limit := range []int{1, 3, 100} {
+				if got := read(looked, limit); !slices.Equal(got, want) {
+					h.Errorf("%s, %d a page, looking at %d: %v; want %v", what, limit, looked, got, want)
 				}
 			}
 		}
 	}
 }
 
-// duesOneByOne has people of several plans renew in every way, and adds up what they
-// owe from what each of them looks like by itself.
-func duesOneByOne(h *house) {
-	s := h.shop("1000000")
+// duesOneByOne renews subscribers of several plans in every way, and adds up what is
+// due from each subscriber alone.
+func duesOneByOne(h *harness) {
+	s := h.fixture("1000000")
 	chance := rand.New(rand.NewPCG(7, 11))
 	plans := []subscription.Plan{s.plan}
 	for i, price := range []string{"250", "349.50", "0.01"} {
-		made, err := s.SetPlan(s.Context(), act("plan set"), plan(fmt.Sprintf("PLAN-%d", i), price, "TV-BASIC"))
+		made, err := s.SetPlan(s.Context(), staffAction("plan set"), plan(fmt.Sprintf("PLAN-%d", i), price, "TV-BASIC"))
 		s.must(err)
 		plans = append(plans, made)
 	}
-	const people = 60
+	const logins = 60
 	var ids []string
-	for n := range people {
+	for n := range logins {
 		id := fmt.Sprintf("1000%02d", n)
 		ids = append(ids, id)
 		s.importAll(s.operator, imported{id, fmt.Sprintf("98000000%02d", n), "somebody", noon.Add(time.Duration(chance.IntN(55*24)-10*24) * time.Hour)})
@@ -243,9 +243,9 @@ func duesOneByOne(h *house) {
 			s.settle(s.reserve(d), []operation.State{operation.Success, operation.Success, operation.Failed}[chance.IntN(3)])
 		}
 	}
-	// Prices change, and what falls due is at the new ones.
+	// Prices change; amounts due are at the new prices.
 	for i, price := range []string{"275", "1.99"} {
-		_, err := s.SetPlan(s.Context(), act("plan set"), plan(fmt.Sprintf("PLAN-%d", i), price, "TV-BASIC"))
+		_, err := s.SetPlan(s.Context(), staffAction("plan set"), plan(fmt.Sprintf("PLAN-%d", i), price, "TV-BASIC"))
 		s.must(err)
 	}
 	sold, err := s.AllPlans(s.Context())
@@ -282,8 +282,8 @@ func duesOneByOne(h *house) {
 	}
 }
 
-func figuresLater(h *house) {
-	s := h.shop("1000")
+func figuresLater(h *harness) {
+	s := h.fixture("1000")
 	s.importAll(s.operator, imported{"100001", "9800000001", "Asha", noon.Add(oneDay)}, imported{"100002", "9800000002", "Ravi", noon.Add(oneDay)})
 	now := noon
 	service := report.New(h.Store, report.Config{Now: func() time.Time { return now }, SumLimit: 1})
@@ -307,8 +307,8 @@ func figuresLater(h *house) {
 	}
 }
 
-func runningCommission(h *house) {
-	s := h.shop("10000")
+func runningCommission(h *harness) {
+	s := h.fixture("10000")
 	s.subscriber("100001", "9800000001")
 	now := noon.Add(10 * oneDay)
 	s.earn(noon.Add(time.Hour), noon.Add(5*oneDay), now.Add(-time.Minute))

@@ -12,20 +12,20 @@ import (
 )
 
 var requestLogTests = []test{
-	{"a call is found again with all that was said of it", callFoundAgain},
-	{"nobody finds another operator's calls", callsAreTheOperators},
-	{"each filter leaves what it names", callsFiltered},
-	{"pages follow each other without a gap or a repetition", callsPaged},
-	{"calls of one moment are told apart", callsOfOneMoment},
-	{"a moment in time is found from either side", callsWithinTime},
-	{"the last use of a key only moves forward", lastUses},
-	{"refused addresses are counted, the latest first", refusedAddresses},
-	{"the purge takes what is old, a little at a time", requestsPurged},
-	{"the log stays over a restart", logSurvivesRestart},
+	{"a call is read back with all its fields", callFoundAgain},
+	{"calls of another operator are not found", callsAreTheOperators},
+	{"calls are filtered by each field", callsFiltered},
+	{"pages of calls have no gap and no repetition", callsPaged},
+	{"calls of the same time are distinguished", callsOfOneMoment},
+	{"calls are found from a time on and up to a time", callsWithinTime},
+	{"a key's last use only moves forward", lastUses},
+	{"refused addresses are counted, latest first", refusedAddresses},
+	{"a purge removes old calls in batches", requestsPurged},
+	{"the request log survives a restart", logSurvivesRestart},
 }
 
-// callLog is a log in the house's store. It writes when it is read.
-func (h *house) callLog() *requestlog.Log {
+// callLog is a request log in the harness's store. It flushes before each read.
+func (h *harness) callLog() *requestlog.Log {
 	return requestlog.New(h.Store, requestlog.Config{
 		Keep:    30 * 24 * time.Hour,
 		Problem: func(err error) { h.Errorf("the request log: %v", err) },
@@ -46,14 +46,14 @@ func refusedCall(operator subscription.Operator, n int, code fault.Code, status 
 	return e
 }
 
-func (h *house) search(log *requestlog.Log, operator subscription.Operator, q requestlog.Query) requestlog.Page {
+func (h *harness) search(log *requestlog.Log, operator subscription.Operator, q requestlog.Query) requestlog.Page {
 	h.Helper()
 	page, err := log.Search(h.Context(), operator.ID, q)
 	h.must(err)
 	return page
 }
 
-// numbers are the calls of a page, by the numbers they were made with.
+// numbers returns the numbers of a page's calls.
 func numbers(entries []requestlog.Entry) string {
 	var all []int
 	for _, e := range entries {
@@ -66,7 +66,7 @@ func numbers(entries []requestlog.Entry) string {
 	return fmt.Sprint(all)
 }
 
-func callFoundAgain(h *house) {
+func callFoundAgain(h *harness) {
 	operator, log := h.operator("one"), h.callLog()
 	sent := refusedCall(operator, 1, fault.InvalidSignature, 401)
 	sent.Method, sent.Path, sent.IdempotencyKey = "POST", "/api/v1/renew", "order-77"
@@ -92,7 +92,7 @@ func callFoundAgain(h *house) {
 	}
 }
 
-func callsAreTheOperators(h *house) {
+func callsAreTheOperators(h *harness) {
 	one, other, log := h.operator("one"), h.operator("other"), h.callLog()
 	log.Record(call(one, 1))
 	log.Record(refusedCall(other, 2, fault.IPNotWhitelisted, 403))
@@ -102,7 +102,7 @@ func callsAreTheOperators(h *house) {
 			h.Errorf("%s finds %s; want %s", operator.Name, got, want)
 		}
 	}
-	// Neither by its id, nor by its page, nor by what it has refused.
+	// Neither by its id, nor in a page, nor among refused addresses.
 	theirs := h.search(log, other, requestlog.Query{Limit: 1})
 	if _, err := log.Entry(h.Context(), one.ID, theirs.Entries[0].ID); !errors.Is(err, requestlog.ErrNotFound) {
 		h.Errorf("another's call by its id: %v; want %v", err, requestlog.ErrNotFound)
@@ -119,7 +119,7 @@ func callsAreTheOperators(h *house) {
 	}
 }
 
-func callsFiltered(h *house) {
+func callsFiltered(h *harness) {
 	operator, log := h.operator("one"), h.callLog()
 	log.Record(call(operator, 1))
 	log.Record(refusedCall(operator, 2, fault.RateLimited, 429))
@@ -155,7 +155,7 @@ func callsFiltered(h *house) {
 	}
 }
 
-func callsPaged(h *house) {
+func callsPaged(h *harness) {
 	operator, log := h.operator("one"), h.callLog()
 	const calls = 40
 	var want []requestlog.Entry
@@ -168,9 +168,9 @@ func callsPaged(h *house) {
 		}
 		want = append([]requestlog.Entry{e}, want...)
 	}
-	for _, most := range []int{1, 3, 7, 40, 41} {
+	for _, limit := range []int{1, 3, 7, 40, 41} {
 		var got []requestlog.Entry
-		q := requestlog.Query{Limit: most}
+		q := requestlog.Query{Limit: limit}
 		for range calls + 1 {
 			page := h.search(log, operator, q)
 			got = append(got, page.Entries...)
@@ -179,7 +179,7 @@ func callsPaged(h *house) {
 			}
 		}
 		if numbers(got) != numbers(want) {
-			h.Errorf("in pages of %d: %s; want %s", most, numbers(got), numbers(want))
+			h.Errorf("in pages of %d: %s; want %s", limit, numbers(got), numbers(want))
 		}
 	}
 	if _, err := log.Search(h.Context(), operator.ID, requestlog.Query{After: "nowhere"}); !errors.Is(err, requestlog.ErrNotFound) {
@@ -187,7 +187,7 @@ func callsPaged(h *house) {
 	}
 }
 
-func callsOfOneMoment(h *house) {
+func callsOfOneMoment(h *harness) {
 	operator, log := h.operator("one"), h.callLog()
 	for n := range 6 {
 		e := call(operator, n)
@@ -214,7 +214,7 @@ func callsOfOneMoment(h *house) {
 	}
 }
 
-func callsWithinTime(h *house) {
+func callsWithinTime(h *harness) {
 	operator, log := h.operator("one"), h.callLog()
 	for n := range 60 {
 		log.Record(call(operator, n)) // one a second: several blocks, however large they may be
@@ -236,7 +236,7 @@ func callsWithinTime(h *house) {
 	}
 }
 
-func lastUses(h *house) {
+func lastUses(h *harness) {
 	operator := h.operator("one")
 	use := func(log *requestlog.Log, n int, e requestlog.Entry) time.Time {
 		e.At = noon.Add(time.Duration(n) * time.Minute)
@@ -255,13 +255,13 @@ func lastUses(h *house) {
 	if at := use(log, 7, refusedCall(operator, 3, fault.RateLimited, 429)); !at.Equal(noon.Add(7 * time.Minute)) {
 		h.Errorf("used at %s; want seven past", at)
 	}
-	// Another node has an older one still to write.
+	// Another node has an older use still to write.
 	if at := use(h.callLog(), 6, call(operator, 4)); !at.Equal(noon.Add(7 * time.Minute)) {
 		h.Errorf("the last use went back to %s", at)
 	}
 }
 
-func refusedAddresses(h *house) {
+func refusedAddresses(h *harness) {
 	operator, log := h.operator("one"), h.callLog()
 	from := func(n int, address string, code fault.Code) {
 		e := refusedCall(operator, n, code, 403)
@@ -285,7 +285,7 @@ func refusedAddresses(h *house) {
 	}
 }
 
-func requestsPurged(h *house) {
+func requestsPurged(h *harness) {
 	operator, log := h.operator("one"), h.callLog()
 	day := 24 * time.Hour
 	var blocks []requestlog.Block
@@ -316,7 +316,7 @@ func requestsPurged(h *house) {
 	}
 }
 
-func logSurvivesRestart(h *house) {
+func logSurvivesRestart(h *harness) {
 	operator := h.operator("one")
 	log := h.callLog()
 	log.Record(call(operator, 1))

@@ -9,15 +9,15 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// BenchmarkRequestLog measures what one more call in the request log takes, when so
-// many of each of a thousand operators are written together: forty is a node that
-// answers as many balances as it can, four is as many renewals, one is hardly busy.
-func BenchmarkRequestLog(b *testing.B, newPlace func(testing.TB) Place) {
+// BenchmarkRequestLog measures one more call in the request log, when a number of calls
+// of each of a thousand operators are written together: forty for a node that answers
+// as many balances as it can, four for renewals, one for light load.
+func BenchmarkRequestLog(b *testing.B, newOpener func(testing.TB) Opener) {
 	const operators = 1000
 	const pause = 50 * time.Millisecond // between two calls of one operator
 	for _, each := range []int{1, 4, 40} {
 		b.Run(fmt.Sprintf("together=%d", each), func(b *testing.B) {
-			store := newPlace(b).Open(b)
+			store := newOpener(b).Open(b)
 			defer store.Close()
 			log := requestlog.New(store, requestlog.Config{Keep: time.Hour})
 			e := call(subscription.Operator{}, 0)

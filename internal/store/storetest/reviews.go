@@ -11,34 +11,34 @@ import (
 )
 
 var reviewTests = []test{
-	{"an operation whose lease has ended is taken over, once", takenOverOnce},
-	{"who lost an operation to a claim settles nothing", claimedAway},
-	{"an operation in review is claimed when its time has come", claimedInTime},
-	{"claims take operators in turn, within each one's bound", claimsInTurn},
-	{"a new node takes over everything that is processing", newNodeTakesOver},
+	{"an operation with an expired lease is taken over once", takenOverOnce},
+	{"a node that lost an operation to a claim settles nothing", claimedAway},
+	{"an operation in review is claimed when it is due", claimedInTime},
+	{"claims alternate between operators, within each one's limit", claimsInTurn},
+	{"a new node takes over all processing operations", newNodeTakesOver},
 	{"a missing add-on is claimed, settled, and closed by a person", addons},
-	{"who lost an add-on to a claim settles nothing, and is heard", addonClaimedAway},
-	{"a refunded operation is asked about again, and an exception raised once", lateChecks},
-	{"a word that comes too late is kept with the exception that it makes", lateWord},
-	{"an answer to a node that lost the operation is held against its settlement", answeredBefore},
-	{"an add-on that is confirmed too late is held against its closing", addonConfirmedLate},
-	{"a settlement that is made again leaves its evidence once", settledAgain},
-	{"a person settles what is in review, and nothing else", personSettles},
+	{"a node that lost an add-on settles nothing, and its reply is recorded", addonClaimedAway},
+	{"a refunded operation is checked again, and raises one exception", lateChecks},
+	{"a late provider reply is recorded with its exception", lateReply},
+	{"a reply to a node that lost the operation is compared with its settlement", answeredBefore},
+	{"an add-on confirmed after its closing raises an exception", addonConfirmedLate},
+	{"a repeated settlement records its provider calls once", settledAgain},
+	{"a person settles only operations in review", personSettles},
 }
 
 func claim(now time.Time) operation.Claim {
 	return operation.Claim{Now: now, Node: "node-2", Until: now.Add(time.Minute), Limit: 8}
 }
 
-func (s *shop) due(what string, now time.Time, want bool) {
+func (s *fixture) due(what string, now time.Time, want bool) {
 	s.Helper()
 	if due, err := s.Due(s.Context(), now); err != nil || due.Any() != want {
 		s.Errorf("%s: due %v, %v; want %v", what, due, err, want)
 	}
 }
 
-func takenOverOnce(h *house) {
-	s := h.shop("10000")
+func takenOverOnce(h *harness) {
+	s := h.fixture("10000")
 	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
 	end := op.LeaseUntil
 	s.due("before the lease has ended", end.Add(-time.Millisecond), false)
@@ -47,7 +47,7 @@ func takenOverOnce(h *house) {
 	}
 	s.due("when it has", end, true)
 	var claimed atomic.Int32
-	together(8, func(int) {
+	concurrently(8, func(int) {
 		ops, err := s.ClaimReviews(s.Context(), claim(end))
 		if err != nil {
 			s.Errorf("claim: %v", err)
@@ -69,12 +69,12 @@ func takenOverOnce(h *house) {
 	}
 }
 
-func claimedAway(h *house) {
-	s := h.shop("10000")
+func claimedAway(h *harness) {
+	s := h.fixture("10000")
 	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
 	ops, err := s.ClaimReviews(s.Context(), claim(op.LeaseUntil))
 	s.must(err)
-	// The node that slept wakes up with its answer.
+	// The paused node resumes with its reply.
 	for _, to := range []operation.State{operation.Success, operation.Failed, operation.NeedsReview} {
 		if now, settled, err := s.Settle(s.Context(), settlement(op, to)); err != nil || settled || now.State != operation.NeedsReview {
 			s.Errorf("the sleeper settles as %s: %v, %v", to, settled, err)
@@ -87,8 +87,8 @@ func claimedAway(h *house) {
 	s.money("settled by the other", "9801", "0")
 }
 
-func claimedInTime(h *house) {
-	s := h.shop("10000")
+func claimedInTime(h *harness) {
+	s := h.fixture("10000")
 	op := s.settle(s.reserve(s.activation("key-1", "9800000001", "100001")), operation.NeedsReview)
 	at := op.NextCheckAt
 	s.due("before its time", at.Add(-time.Millisecond), false)
@@ -115,12 +115,12 @@ func claimedInTime(h *house) {
 	s.due("after a restart, in time", at.Add(time.Hour), true)
 }
 
-// claimsInTurn has one operator with six due operations in each queue, and another
-// with one that became due after them.
-func claimsInTurn(h *house) {
-	s := h.shop("10000")
+// claimsInTurn has one operator with six due operations in each queue, and another with
+// one that became due after them.
+func claimsInTurn(h *harness) {
+	s := h.fixture("10000")
 	first := s.operator.ID
-	other := &shop{house: h, operator: h.operator("other"), plan: s.plan, sold: s.sold}
+	other := &fixture{harness: h, operator: h.operator("other"), plan: s.plan, sold: s.sold}
 	other.topUp(other.operator, "10000")
 	second := other.operator.ID
 	for i := range 7 {
@@ -152,11 +152,11 @@ func claimsInTurn(h *house) {
 		"reviews": s.ClaimReviews, "add-ons": s.ClaimAddons, "late checks": s.ClaimLateChecks,
 	} {
 		for _, row := range []struct {
-			name              string
-			most, perOperator int
-			held              map[int64][]string
-			after             int64
-			ofFirst, ofSecond int
+			name               string
+			limit, perOperator int
+			held               map[int64][]string
+			after              int64
+			ofFirst, ofSecond  int
 		}{
 			{"one, behind the first", 1, 2, nil, first, 0, 1},
 			{"an operator at its bound", 4, 2, map[int64][]string{first: {"CX-a", "CX-b"}}, 0, 0, 0},
@@ -167,7 +167,7 @@ func claimsInTurn(h *house) {
 			{"nothing", 4, 0, nil, 0, 0, 0},
 		} {
 			c := claim(noon.Add(10 * time.Second))
-			c.Limit, c.PerOperator, c.Held, c.After = row.most, row.perOperator, row.held, row.after
+			c.Limit, c.PerOperator, c.Held, c.After = row.limit, row.perOperator, row.held, row.after
 			ops, err := claims(s.Context(), c)
 			s.must(err)
 			count := map[int64]int{}
@@ -178,7 +178,8 @@ func claimsInTurn(h *house) {
 				s.Errorf("%s, %s: claimed %v; want %d of the first operator and %d of the second", queue, row.name, count, row.ofFirst, row.ofSecond)
 			}
 		}
-		// The clock leaps past every lease: what is in hand is not claimed again.
+		// The clock leaps past every lease: operations in progress on this node are not
+		// claimed again.
 		leapt := claim(noon.Add(24 * time.Hour))
 		leapt.Limit, leapt.PerOperator = 3, 4
 		inHand, err := claims(s.Context(), leapt)
@@ -200,8 +201,8 @@ func claimsInTurn(h *house) {
 	}
 }
 
-func newNodeTakesOver(h *house) {
-	s := h.shop("10000")
+func newNodeTakesOver(h *harness) {
+	s := h.fixture("10000")
 	for i := range 3 {
 		s.reserve(s.activation(name("key", i), fmt.Sprintf("980000000%d", i), fmt.Sprintf("10000%d", i)))
 	}
@@ -213,8 +214,8 @@ func newNodeTakesOver(h *house) {
 	}
 }
 
-func addons(h *house) {
-	s := h.shop("10000")
+func addons(h *harness) {
+	s := h.fixture("10000")
 	draft := s.activation("key-1", "9800000001", "100001")
 	draft.Addon, draft.AddonState = "OTT-PLUS", operation.AddonWaiting
 	st := settlement(s.reserve(draft), operation.Success)
@@ -248,10 +249,10 @@ func addons(h *house) {
 	if listed, err := s.MissingAddons(s.Context()); err != nil || len(listed) != 1 || !listed[0].AddonNeedsPerson || listed[0].AddonState != operation.AddonUnknown {
 		s.Errorf("listed as %+v, %v; want it for a person", listed, err)
 	}
-	s.must(s.CloseAddon(s.Context(), act("addon close"), op.ID))
-	s.refused("close it again", s.CloseAddon(s.Context(), act("addon close"), op.ID))
-	s.refused("close nobody's", s.CloseAddon(s.Context(), act("addon close"), "CX-none"))
-	// Who was following it up when a person closed it changes nothing any more.
+	s.must(s.CloseAddon(s.Context(), staffAction("addon close"), op.ID))
+	s.refused("close it again", s.CloseAddon(s.Context(), staffAction("addon close"), op.ID))
+	s.refused("close nobody's", s.CloseAddon(s.Context(), staffAction("addon close"), "CX-none"))
+	// A node that was following it up when a person closed it changes nothing any more.
 	unknown.Attempt, unknown.NextAt = 3, noon
 	s.must(s.SettleAddon(s.Context(), unknown))
 	read, _, err := s.OperationByID(s.Context(), s.operator.ID, op.ID)
@@ -262,9 +263,9 @@ func addons(h *house) {
 	s.due("when it is closed", noon.Add(24*time.Hour), false)
 }
 
-// addonClaimedAway has two nodes follow one add-on up, the first of which was slow.
-func addonClaimedAway(h *house) {
-	s := h.shop("10000")
+// addonClaimedAway has two nodes follow up one add-on; the first was slow.
+func addonClaimedAway(h *harness) {
+	s := h.fixture("10000")
 	for i, row := range []struct {
 		name  string
 		now   operation.AddonState // how the second node or a person leaves it
@@ -314,7 +315,7 @@ func addonClaimedAway(h *house) {
 			say(0, row.says)
 		}
 		if row.now == operation.AddonClosed {
-			s.must(s.CloseAddon(s.Context(), act("addon close"), op.ID))
+			s.must(s.CloseAddon(s.Context(), staffAction("addon close"), op.ID))
 		} else {
 			say(1, row.now)
 		}
@@ -336,8 +337,8 @@ func addonClaimedAway(h *house) {
 	}
 }
 
-func lateChecks(h *house) {
-	s := h.shop("10000")
+func lateChecks(h *harness) {
+	s := h.fixture("10000")
 	st := settlement(s.reserve(s.activation("key-1", "9800000001", "100001")), operation.Failed)
 	st.NextCheckAt = noon.Add(time.Minute)
 	op, _, err := s.Settle(s.Context(), st)
@@ -363,7 +364,8 @@ func lateChecks(h *house) {
 	for range 3 {
 		s.must(s.CloseLateCheck(s.Context(), check))
 	}
-	// Who lost the check to another node puts nothing off, and is heard.
+	// A node that lost the check to another postpones nothing, and its reply is
+	// recorded.
 	s.must(s.CloseLateCheck(s.Context(), stale))
 	s.due("when the asking is over", noon.Add(24*time.Hour), false)
 	history, err := s.OperationHistory(s.Context(), op.ID)
@@ -375,9 +377,9 @@ func lateChecks(h *house) {
 	if err != nil || len(entries) != 2 || entries[0].TransactionID != op.ID {
 		s.Fatalf("exceptions %+v, %v; want two", entries, err)
 	}
-	s.must(s.CloseException(s.Context(), act("exception close"), entries[0].ID))
-	s.refused("close it again", s.CloseException(s.Context(), act("exception close"), entries[0].ID))
-	s.refused("close nobody's", s.CloseException(s.Context(), act("exception close"), 4711))
+	s.must(s.CloseException(s.Context(), staffAction("exception close"), entries[0].ID))
+	s.refused("close it again", s.CloseException(s.Context(), staffAction("exception close"), entries[0].ID))
+	s.refused("close nobody's", s.CloseException(s.Context(), staffAction("exception close"), 4711))
 	open, err := s.Exceptions(s.Context(), false)
 	s.must(err)
 	all, err := s.Exceptions(s.Context(), true)
@@ -387,8 +389,8 @@ func lateChecks(h *house) {
 	s.money("all along", "10000", "0")
 }
 
-// exceptionsOf are the kinds of an operation's open exceptions.
-func (s *shop) exceptionsOf(id string) (kinds []operation.ExceptionKind) {
+// exceptionsOf returns the kinds of an operation's open exceptions.
+func (s *fixture) exceptionsOf(id string) (kinds []operation.ExceptionKind) {
 	s.Helper()
 	entries, err := s.Exceptions(s.Context(), false)
 	s.must(err)
@@ -400,7 +402,7 @@ func (s *shop) exceptionsOf(id string) (kinds []operation.ExceptionKind) {
 	return kinds
 }
 
-// answered is a settlement on a definite answer of the provider.
+// answered returns a settlement with a definite provider reply.
 func answered(op operation.Operation, to operation.State, transaction string) operation.Settlement {
 	st := settlement(op, to)
 	st.ProviderTransaction, st.Calls[0].Reply.Transaction = transaction, transaction
@@ -408,8 +410,8 @@ func answered(op operation.Operation, to operation.State, transaction string) op
 	return st
 }
 
-func lateWord(h *house) {
-	s := h.shop("10000")
+func lateReply(h *harness) {
+	s := h.fixture("10000")
 	for i, row := range []struct {
 		name     string
 		settled  operation.State
@@ -436,13 +438,13 @@ func lateWord(h *house) {
 			if row.settled == operation.Failed {
 				st.Reason = operation.RejectedByReview
 			}
-			_, err = s.SettleReview(s.Context(), act("review settle"), st)
+			_, err = s.SettleReview(s.Context(), staffAction("review settle"), st)
 		} else {
 			_, _, err = s.Settle(s.Context(), answered(claimed[0], row.settled, row.as))
 		}
 		s.must(err)
 		late := answered(op, row.says, row.saysAs)
-		// Twice, as when the answer to the first is lost.
+		// Twice, as when the first reply of the store is lost.
 		for range 2 {
 			if now, settled, err := s.Settle(s.Context(), late); err != nil || settled || now.State != row.settled {
 				s.Fatalf("%s: settled %v as %s, %v", row.name, settled, now.State, err)
@@ -459,10 +461,10 @@ func lateWord(h *house) {
 	}
 }
 
-// addonConfirmedLate has a node sleep through its lease after the provider confirmed both
+// addonConfirmedLate has a node lose its lease after the provider confirmed both
 // components. Meanwhile review settles the operation, and a person closes the add-on.
-func addonConfirmedLate(h *house) {
-	s := h.shop("10000")
+func addonConfirmedLate(h *harness) {
+	s := h.fixture("10000")
 	draft := s.activation("key-1", "9800000001", "100001")
 	draft.Addon, draft.AddonState = "OTT-PLUS", operation.AddonWaiting
 	op := s.reserve(draft)
@@ -472,7 +474,7 @@ func addonConfirmedLate(h *house) {
 	st.AddonState, st.AddonNextAt = operation.AddonUnknown, noon.Add(time.Hour)
 	_, _, err = s.Settle(s.Context(), st)
 	s.must(err)
-	s.must(s.CloseAddon(s.Context(), act("addon close"), op.ID))
+	s.must(s.CloseAddon(s.Context(), staffAction("addon close"), op.ID))
 	late := answered(op, operation.Success, "P-1")
 	late.AddonState = operation.AddonSuccess
 	late.Calls = append(late.Calls, operation.ProviderCall{
@@ -486,10 +488,10 @@ func addonConfirmedLate(h *house) {
 	}
 }
 
-// answeredBefore has the provider tell a node something definite that lost the
-// operation to review by then. It is held against what review or a person settles.
-func answeredBefore(h *house) {
-	s := h.shop("10000")
+// answeredBefore has a node receive a definite provider reply after it lost the
+// operation to review. The reply is compared with what review or a person settles.
+func answeredBefore(h *harness) {
+	s := h.fixture("10000")
 	for i, row := range []struct {
 		name     string
 		says     operation.State
@@ -516,7 +518,7 @@ func answeredBefore(h *house) {
 			if row.to == operation.Failed {
 				st.Reason = operation.RejectedByReview
 			}
-			_, err = s.SettleReview(s.Context(), act("review settle"), st)
+			_, err = s.SettleReview(s.Context(), staffAction("review settle"), st)
 		} else {
 			_, _, err = s.Settle(s.Context(), answered(claimed[0], row.to, "P-after"))
 		}
@@ -527,8 +529,8 @@ func answeredBefore(h *house) {
 	}
 }
 
-func settledAgain(h *house) {
-	s := h.shop("10000")
+func settledAgain(h *harness) {
+	s := h.fixture("10000")
 	for i, to := range []operation.State{operation.Success, operation.Failed, operation.NeedsReview} {
 		op := s.reserve(s.activation(name("key", i), fmt.Sprintf("980000000%d", i), fmt.Sprintf("10000%d", i)))
 		s.settle(op, to)
@@ -542,14 +544,14 @@ func settledAgain(h *house) {
 	}
 }
 
-func personSettles(h *house) {
-	s := h.shop("10000")
+func personSettles(h *harness) {
+	s := h.fixture("10000")
 	decide := func(id string, to operation.State) (operation.Operation, error) {
 		st := operation.Settlement{OperationID: id, To: to, At: noon.Add(time.Minute), Actor: "test:asha", Why: "because"}
 		if to == operation.Failed {
 			st.Reason, st.ProviderMessage = operation.RejectedByReview, "No."
 		}
-		return s.SettleReview(s.Context(), act("review settle"), st)
+		return s.SettleReview(s.Context(), staffAction("review settle"), st)
 	}
 	processing := s.reserve(s.activation("key-0", "9800000000", "100000"))
 	_, err := decide(processing.ID, operation.Success)
@@ -560,7 +562,7 @@ func personSettles(h *house) {
 	_, err = decide(processing.ID, operation.Success)
 	s.refused("one that has failed", err)
 
-	acts := len(s.acts())
+	auditEntries := len(s.auditEntries())
 	for i, to := range []operation.State{operation.Success, operation.Failed} {
 		op := s.settle(s.reserve(s.activation(name("key", i+1), fmt.Sprintf("981000000%d", i), fmt.Sprintf("11000%d", i))), operation.NeedsReview)
 		held, err := s.ClaimReviews(s.Context(), claim(op.NextCheckAt))
@@ -572,13 +574,13 @@ func personSettles(h *house) {
 		if decided.State != to {
 			s.Errorf("decided as %s; want %s", decided.State, to)
 		}
-		// Whoever was asking the provider finds it decided.
+		// A node that was querying the provider finds it settled.
 		if _, settled, err := s.Settle(s.Context(), settlement(held[0], operation.Success)); err != nil || settled {
 			s.Errorf("settled over a person's word: %v, %v", settled, err)
 		}
 	}
 	s.money("one charged, one refunded", "9801", "0")
-	if logged := s.acts()[acts:]; len(logged) != 2 || logged[0].Action != "review settle" || logged[0].Reason != "because" {
+	if logged := s.auditEntries()[auditEntries:]; len(logged) != 2 || logged[0].Action != "review settle" || logged[0].Reason != "because" {
 		s.Errorf("logged %+v", logged)
 	}
 }

@@ -9,17 +9,17 @@ import (
 )
 
 var sessionTests = []test{
-	{"a session is read back with its person, over a restart too", sessionRoundTrip},
-	{"a session's use is noted, and never set back", sessionTouched},
-	{"a code is good once however many show it together", codeOnce},
-	{"a recovery code is good once however many show it together", recoveryOnce},
-	{"a proof against an account that has moved counts for nothing", staleProof},
-	{"a new password ends the other sessions and moves this one", passwordEndsOthers},
-	{"a session is ended by its token, or by its name and its person", sessionsEnd},
-	{"sessions that nobody uses are removed in batches", sessionsPurged},
+	{"a session survives a restart, with its login", sessionRoundTrip},
+	{"a session's last use is never set back", sessionTouched},
+	{"a code is accepted once under concurrency", codeOnce},
+	{"a recovery code is accepted once under concurrency", recoveryOnce},
+	{"a proof for a changed account is refused", staleProof},
+	{"a new password ends other sessions and renews this one", passwordEndsOthers},
+	{"a session is ended by its token, or by its id and login", sessionsEnd},
+	{"unused sessions are purged in batches", sessionsPurged},
 }
 
-func sessionRoundTrip(h *house) {
+func sessionRoundTrip(h *harness) {
 	asha := h.account(newAccount("asha"))
 	opening := newOpening(asha, noon)
 	opening.RenewedHash = "$dearer"
@@ -41,7 +41,7 @@ func sessionRoundTrip(h *house) {
 	}
 }
 
-func sessionTouched(h *house) {
+func sessionTouched(h *harness) {
 	token := h.signIn(h.account(newAccount("asha")), noon)
 	h.must(h.TouchSession(h.Context(), token, noon.Add(2*time.Minute)))
 	h.must(h.TouchSession(h.Context(), token, noon.Add(time.Minute)))
@@ -50,7 +50,7 @@ func sessionTouched(h *house) {
 	}
 }
 
-// rise is somebody who shows a proof in a session.
+// rise returns a proof of a login in a session.
 func rise(account login.Account, old login.TokenHash, fresh string, proof login.Proof) login.SessionUpgrade {
 	return login.SessionUpgrade{
 		Old: old, New: login.HashToken(fresh), PersonID: account.ID, Version: account.Version, Proof: proof,
@@ -58,8 +58,8 @@ func rise(account login.Account, old login.TokenHash, fresh string, proof login.
 	}
 }
 
-// shownTogether has eight sessions of one person show the same proof.
-func shownTogether(h *house, proof login.Proof) {
+// shownTogether has eight sessions of one login show the same proof concurrently.
+func shownTogether(h *harness, proof login.Proof) {
 	h.Helper()
 	first := h.signIn(h.account(newAccount("asha")), noon)
 	h.setUpTOTP("asha", first, "set up", 41, "one", "two")
@@ -69,7 +69,7 @@ func shownTogether(h *house, proof login.Proof) {
 		tokens = append(tokens, h.signIn(asha, noon.Add(time.Duration(i+1))))
 	}
 	var raised, spent atomic.Int32
-	together(8, func(i int) {
+	concurrently(8, func(i int) {
 		switch err := h.UpgradeSession(h.Context(), rise(asha, tokens[i], name("fresh", i), proof)); {
 		case err == nil:
 			raised.Add(1)
@@ -100,7 +100,7 @@ func shownTogether(h *house, proof login.Proof) {
 	}
 }
 
-func codeOnce(h *house) {
+func codeOnce(h *harness) {
 	shownTogether(h, login.Proof{Step: 42})
 	asha := h.known("asha")
 	if asha.TOTPStep != 42 {
@@ -109,12 +109,12 @@ func codeOnce(h *house) {
 	for _, step := range []int64{41, 42} {
 		err := h.UpgradeSession(h.Context(), rise(asha, login.HashToken("set up"), "again", login.Proof{Step: step}))
 		if !errors.Is(err, login.ErrUsed) {
-			h.Errorf("step %d: %v; want ErrUsed", step, err)
+			h.Errorf("step %d: %v; want ErrSpent", step, err)
 		}
 	}
 }
 
-func recoveryOnce(h *house) {
+func recoveryOnce(h *harness) {
 	shownTogether(h, login.Proof{Recovery: []byte("one")})
 	asha := h.known("asha")
 	for code, want := range map[string]error{"one": login.ErrUsed, "nonsense": login.ErrUsed} {
@@ -127,12 +127,12 @@ func recoveryOnce(h *house) {
 	h.setUpTOTP("asha", login.HashToken("again"), "anew", 50, "three")
 	asha = h.known("asha")
 	if err := h.UpgradeSession(h.Context(), rise(asha, login.HashToken("anew"), "x", login.Proof{Recovery: []byte("two")})); !errors.Is(err, login.ErrUsed) {
-		h.Errorf("an old code: %v; want ErrUsed", err)
+		h.Errorf("an old code: %v; want ErrSpent", err)
 	}
 	h.must(h.UpgradeSession(h.Context(), rise(asha, login.HashToken("anew"), "x", login.Proof{Recovery: []byte("three")})))
 }
 
-func staleProof(h *house) {
+func staleProof(h *harness) {
 	asha := h.account(newAccount("asha"))
 	token := h.signIn(asha, noon)
 	stale := asha
@@ -140,13 +140,13 @@ func staleProof(h *house) {
 	for what, err := range map[string]error{
 		"a rise":     h.UpgradeSession(h.Context(), rise(stale, token, "fresh", login.Proof{})),
 		"no session": h.UpgradeSession(h.Context(), rise(asha, login.HashToken("nobody's"), "fresh", login.Proof{})),
-		"a password": h.ChangePassword(h.Context(), ownDeed("password change"), login.PasswordChange{
+		"a password": h.ChangePassword(h.Context(), ownAction("password change"), login.PasswordChange{
 			PersonID: asha.ID, Version: stale.Version, Hash: "$stolen", Old: token, New: login.HashToken("fresh")}),
-		"a password without a session": h.ChangePassword(h.Context(), ownDeed("password change"), login.PasswordChange{
+		"a password without a session": h.ChangePassword(h.Context(), ownAction("password change"), login.PasswordChange{
 			PersonID: asha.ID, Version: asha.Version, Hash: "$stolen", Old: login.HashToken("nobody's"), New: login.HashToken("fresh")}),
-		"a factor": h.ChangeFactors(h.Context(), ownDeed("totp remove"), login.FactorChange{
+		"a factor": h.ChangeFactors(h.Context(), ownAction("totp remove"), login.FactorChange{
 			PersonID: asha.ID, Version: stale.Version, DropTOTP: true, Old: token, New: login.HashToken("fresh"), At: noon}),
-		"a factor without a session": h.ChangeFactors(h.Context(), ownDeed("totp set"), login.FactorChange{
+		"a factor without a session": h.ChangeFactors(h.Context(), ownAction("totp set"), login.FactorChange{
 			PersonID: asha.ID, Version: asha.Version, SetTOTP: &login.NewTOTP{Sealed: []byte("sealed")}, Old: login.HashToken("nobody's"), New: login.HashToken("fresh"), At: noon}),
 		"a challenge of no session": h.SaveChallenge(h.Context(), challengeOf("nobody's", login.ChallengeUse, "x")),
 	} {
@@ -157,18 +157,18 @@ func staleProof(h *house) {
 	if got := h.known("asha"); got.PasswordHash != asha.PasswordHash || got.Version != asha.Version || got.TOTP {
 		h.Errorf("the login has become %+v", got)
 	}
-	if acts := h.acts(); len(acts) != 1 {
-		h.Errorf("%d acts are written down; want the one that made the login", len(acts))
+	if auditEntries := h.auditEntries(); len(auditEntries) != 1 {
+		h.Errorf("%d acts are written down; want the one that made the login", len(auditEntries))
 	}
 	if _, found := h.session(token); !found {
 		h.Error("the session is gone")
 	}
 }
 
-func passwordEndsOthers(h *house) {
+func passwordEndsOthers(h *harness) {
 	asha, other := h.account(newAccount("asha")), h.account(newAccount("other"))
 	here, there, others := h.signIn(asha, noon), h.signIn(asha, noon.Add(time.Second)), h.signIn(other, noon)
-	h.must(h.ChangePassword(h.Context(), ownDeed("password change"), login.PasswordChange{
+	h.must(h.ChangePassword(h.Context(), ownAction("password change"), login.PasswordChange{
 		PersonID: asha.ID, Version: 1, Hash: "$new", Old: here, New: login.HashToken("fresh"), SteppedUpAt: noon.Add(time.Minute),
 	}))
 	for what, row := range map[string]struct {
@@ -187,7 +187,7 @@ func passwordEndsOthers(h *house) {
 	}
 }
 
-func sessionsEnd(h *house) {
+func sessionsEnd(h *harness) {
 	asha, other := h.account(newAccount("asha")), h.account(newAccount("other"))
 	first, second, third := h.signIn(asha, noon), h.signIn(asha, noon.Add(time.Second)), h.signIn(asha, noon.Add(2*time.Second))
 	listed, err := h.SessionsOf(h.Context(), asha.ID)
@@ -209,7 +209,7 @@ func sessionsEnd(h *house) {
 	}
 }
 
-func sessionsPurged(h *house) {
+func sessionsPurged(h *harness) {
 	asha := h.account(newAccount("asha"))
 	var tokens []login.TokenHash
 	for i := range 5 {

@@ -11,8 +11,8 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-func settlementReadBack(h *house) {
-	s := h.shop("10000")
+func settlementReadBack(h *harness) {
+	s := h.fixture("10000")
 	n := 0
 	for _, known := range []bool{true, false} {
 		for _, to := range []operation.State{operation.Success, operation.Failed, operation.NeedsReview} {
@@ -38,7 +38,7 @@ func settlementReadBack(h *house) {
 				if !did || fmt.Sprint(settled) != fmt.Sprint(read) {
 					s.Errorf("%s, known %v: settled %v as\n%+v\nread back\n%+v", to, known, did, settled, read)
 				}
-				// The same once more, by somebody who has not heard of it.
+				// The same again, by a caller that did not get the first reply.
 				again, did, err := s.Settle(s.Context(), st)
 				if s.must(err); did || fmt.Sprint(again) != fmt.Sprint(read) {
 					s.Errorf("%s, known %v: again settled %v as\n%+v\nwant\n%+v", to, known, did, again, read)
@@ -48,8 +48,8 @@ func settlementReadBack(h *house) {
 	}
 }
 
-func successIsWhole(h *house) {
-	s := h.shop("1000")
+func successIsWhole(h *harness) {
+	s := h.fixture("1000")
 	op := s.subscriber("100001", "9800000001")
 	s.money("after an activation", "801", "0")
 	if !op.CompletedAt.Equal(noon.Add(time.Second)) || op.ProviderTransaction != "P-"+op.ID || !op.LeaseUntil.IsZero() {
@@ -79,8 +79,8 @@ func successIsWhole(h *house) {
 	}
 }
 
-func failureRefunds(h *house) {
-	s := h.shop("1000")
+func failureRefunds(h *harness) {
+	s := h.fixture("1000")
 	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
 	s.money("while it runs", "801", "199")
 	failed := s.settle(op, operation.Failed)
@@ -94,7 +94,7 @@ func failureRefunds(h *house) {
 	if lines, err := s.LedgerPage(s.Context(), admin.ListQuery{OperatorID: s.operator.ID}); err != nil || len(lines) != 1 {
 		s.Errorf("the ledger has %d lines, %v; want the top-up alone", len(lines), err)
 	}
-	// Number and id are free again, and a failed renewal leaves its customer.
+	// Number and id are free again; a failed renewal keeps its customer.
 	s.subscriber("100001", "9800000001")
 	s.settle(s.reserve(s.renewal("renew-1", "100001")), operation.Failed)
 	if sub, found, err := s.SubscriptionOf(s.Context(), s.operator.ID, "100001", ""); err != nil || !found || !sub.Expires.Equal(noon.Add(30*24*time.Hour)) || sub.OpenOperation != "" {
@@ -102,8 +102,8 @@ func failureRefunds(h *house) {
 	}
 }
 
-func reviewHolds(h *house) {
-	s := h.shop("1000")
+func reviewHolds(h *harness) {
+	s := h.fixture("1000")
 	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
 	held := s.settle(op, operation.NeedsReview)
 	if held.ReviewSince.IsZero() || held.NextCheckAt.IsZero() || !held.CompletedAt.IsZero() {
@@ -119,11 +119,11 @@ func reviewHolds(h *house) {
 	s.money("not confirmed", "801", "0")
 }
 
-func settledOnce(h *house) {
-	s := h.shop("1000")
+func settledOnce(h *harness) {
+	s := h.fixture("1000")
 	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
 	var did, not atomic.Int32
-	together(16, func(i int) {
+	concurrently(16, func(i int) {
 		to := []operation.State{operation.Success, operation.Failed}[i%2]
 		_, settled, err := s.Settle(s.Context(), settlement(op, to))
 		switch {
@@ -147,8 +147,8 @@ func settledOnce(h *house) {
 	}
 }
 
-func staleEpochSettlesNothing(h *house) {
-	s := h.shop("1000")
+func staleEpochSettlesNothing(h *harness) {
+	s := h.fixture("1000")
 	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
 	stale := settlement(op, operation.Failed)
 	stale.Epoch = 0
@@ -162,8 +162,8 @@ func staleEpochSettlesNothing(h *house) {
 	}
 }
 
-func leases(h *house) {
-	s := h.shop("1000")
+func leases(h *harness) {
+	s := h.fixture("1000")
 	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
 	until := noon.Add(time.Minute)
 	for _, row := range []struct {

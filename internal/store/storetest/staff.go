@@ -17,16 +17,16 @@ import (
 )
 
 var operatorTests = []test{
-	{"what is written is read back, over a restart too", operatorRoundTrip},
+	{"an operator survives a restart", operatorRoundTrip},
 	{"an unknown or deleted operator is refused everywhere", operatorRefusals},
-	{"the whitelist takes twenty entries however many ask together", whitelistIsBounded},
-	{"an entry added twice is there once", whitelistTwice},
+	{"a whitelist is limited to twenty entries under concurrency", whitelistIsBounded},
+	{"a whitelist entry added twice is stored once", whitelistTwice},
 }
 
-func operatorRoundTrip(h *house) {
+func operatorRoundTrip(h *harness) {
 	created := h.operator("Asha Cable")
 	inactive, disabled, limit, bps, low := subscription.OperatorInactive, subscription.APIDisabled, 7, 333, rupees("12.34")
-	changed, err := h.ChangeOperator(h.Context(), act("lco set"), created.ID, admin.OperatorChange{
+	changed, err := h.ChangeOperator(h.Context(), staffAction("lco set"), created.ID, admin.OperatorChange{
 		Status: &inactive, API: &disabled, RateLimit: &limit, CommissionBPS: &bps, LowBalance: &low,
 	})
 	h.must(err)
@@ -50,24 +50,24 @@ func operatorRoundTrip(h *house) {
 	}
 }
 
-func operatorRefusals(h *house) {
+func operatorRefusals(h *harness) {
 	gone := h.operator("gone")
 	key := h.key(gone)
-	h.must(h.DeleteOperator(h.Context(), act("lco delete"), gone.ID))
-	before := h.acts()
+	h.must(h.DeleteOperator(h.Context(), staffAction("lco delete"), gone.ID))
+	before := h.auditEntries()
 	limit := 5
 	for _, id := range []int64{gone.ID, 4711} {
-		_, err := h.ChangeOperator(h.Context(), act("lco set"), id, admin.OperatorChange{RateLimit: &limit})
+		_, err := h.ChangeOperator(h.Context(), staffAction("lco set"), id, admin.OperatorChange{RateLimit: &limit})
 		h.refused("change", err)
-		h.refused("delete", h.DeleteOperator(h.Context(), act("lco delete"), id))
-		_, _, err = h.TopUp(h.Context(), act("wallet topup"), admin.TopUp{OperatorID: id, Amount: rupees("5"), Reference: "r"})
+		h.refused("delete", h.DeleteOperator(h.Context(), staffAction("lco delete"), id))
+		_, _, err = h.TopUp(h.Context(), staffAction("wallet topup"), admin.TopUp{OperatorID: id, Amount: rupees("5"), Reference: "r"})
 		h.refused("top-up", err)
-		_, err = h.IssueKey(h.Context(), act("key issue"), newCredential(id))
+		_, err = h.IssueKey(h.Context(), staffAction("key issue"), newCredential(id))
 		h.refused("issue a key", err)
-		h.refused("whitelist add", h.AllowAddress(h.Context(), act("whitelist add"), id, prefix("192.0.2.1/32"), 20))
-		h.refused("whitelist remove", h.DisallowAddress(h.Context(), act("whitelist remove"), id, prefix("192.0.2.1/32")))
+		h.refused("whitelist add", h.AllowAddress(h.Context(), staffAction("whitelist add"), id, prefix("192.0.2.1/32"), 20))
+		h.refused("whitelist remove", h.DisallowAddress(h.Context(), staffAction("whitelist remove"), id, prefix("192.0.2.1/32")))
 	}
-	_, err := h.RotateKey(h.Context(), act("key rotate"), key.ID, noon, newCredential(gone.ID))
+	_, err := h.RotateKey(h.Context(), staffAction("key rotate"), key.ID, noon, newCredential(gone.ID))
 	h.refused("rotate a deleted operator's key", err)
 	_, err = h.Operator(h.Context(), 4711)
 	h.refused("show", err)
@@ -81,21 +81,22 @@ func operatorRefusals(h *house) {
 	h.refused("whitelist", err)
 	_, err = h.Store.AuditPage(h.Context(), admin.ListQuery{OperatorID: 4711})
 	h.refused("log", err)
-	if after := h.acts(); len(after) != len(before) {
+	if after := h.auditEntries(); len(after) != len(before) {
 		h.Errorf("%d acts were logged for what was refused", len(after)-len(before))
 	}
-	// The keys of a deleted operator stay known, so that they can be told so.
+	// The keys of a deleted operator stay known, so that requests are refused with the
+	// right code.
 	if record := h.record(key); record.Operator.Status != subscription.OperatorDeleted {
 		h.Errorf("the key's operator is %s; want deleted", record.Operator.Status)
 	}
 }
 
-func whitelistIsBounded(h *house) {
+func whitelistIsBounded(h *harness) {
 	operator := h.operator("one")
 	var added, refused atomic.Int32
-	together(30, func(i int) {
+	concurrently(30, func(i int) {
 		entry := netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 32)
-		err := h.AllowAddress(h.Context(), act("whitelist add"), operator.ID, entry, access.MaxWhitelistEntries)
+		err := h.AllowAddress(h.Context(), staffAction("whitelist add"), operator.ID, entry, access.MaxWhitelistEntries)
 		switch err.(type) {
 		case nil:
 			added.Add(1)
@@ -112,11 +113,11 @@ func whitelistIsBounded(h *house) {
 	}
 }
 
-func whitelistTwice(h *house) {
+func whitelistTwice(h *harness) {
 	operator := h.operator("one")
 	entries := []netip.Prefix{prefix("192.0.2.0/24"), prefix("2001:db8::/48"), prefix("198.51.100.7/32")}
 	for _, entry := range append(entries, entries[0]) {
-		h.must(h.AllowAddress(h.Context(), act("whitelist add"), operator.ID, entry, 3))
+		h.must(h.AllowAddress(h.Context(), staffAction("whitelist add"), operator.ID, entry, 3))
 	}
 	list, err := h.Whitelist(h.Context(), operator.ID)
 	h.must(err)
@@ -125,21 +126,21 @@ func whitelistTwice(h *house) {
 	if !slices.Equal(list, entries) {
 		h.Errorf("the list is %v; want %v", list, entries)
 	}
-	h.refused("remove what is not there", h.DisallowAddress(h.Context(), act("whitelist remove"), operator.ID, prefix("203.0.113.0/24")))
+	h.refused("remove what is not there", h.DisallowAddress(h.Context(), staffAction("whitelist remove"), operator.ID, prefix("203.0.113.0/24")))
 }
 
 var walletTests = []test{
-	{"a reference credits once however often it is told", topUpOnce},
+	{"a reference is credited once", topUpOnce},
 	{"a used reference with another amount is refused", topUpOtherAmount},
 	{"the ledger's running sum follows every credit", ledgerRuns},
-	{"a wallet never holds more than can be kept exactly", walletIsBounded},
+	{"a wallet is limited to exactly representable amounts", walletIsBounded},
 }
 
-func topUpOnce(h *house) {
+func topUpOnce(h *harness) {
 	operator := h.operator("one")
 	var credited atomic.Int32
-	together(16, func(int) {
-		wallet, fresh, err := h.TopUp(h.Context(), act("wallet topup"),
+	concurrently(16, func(int) {
+		wallet, fresh, err := h.TopUp(h.Context(), staffAction("wallet topup"),
 			admin.TopUp{OperatorID: operator.ID, Amount: rupees("5000"), Reference: "NEFT-1"})
 		if err != nil || wallet.Balance != rupees("5000") {
 			h.Errorf("top-up: %s, %v; want 5000.00", wallet.Balance, err)
@@ -160,23 +161,23 @@ func topUpOnce(h *house) {
 	}
 }
 
-func topUpOtherAmount(h *house) {
+func topUpOtherAmount(h *harness) {
 	operator := h.operator("one")
 	topUp := admin.TopUp{OperatorID: operator.ID, Amount: rupees("5000"), Reference: "NEFT-1"}
-	_, _, err := h.TopUp(h.Context(), act("wallet topup"), topUp)
+	_, _, err := h.TopUp(h.Context(), staffAction("wallet topup"), topUp)
 	h.must(err)
 	topUp.Amount = rupees("6000")
-	_, _, err = h.TopUp(h.Context(), act("wallet topup"), topUp)
+	_, _, err = h.TopUp(h.Context(), staffAction("wallet topup"), topUp)
 	h.refused("another amount", err)
 	if wallet, err := h.Wallet(h.Context(), operator.ID); err != nil || wallet.Balance != rupees("5000") {
 		h.Errorf("the wallet is %s, %v; want 5000.00", wallet.Balance, err)
 	}
 }
 
-func ledgerRuns(h *house) {
+func ledgerRuns(h *harness) {
 	operator := h.operator("one")
 	for i, amount := range []string{"100", "0.01", "99.99"} {
-		_, _, err := h.TopUp(h.Context(), act("wallet topup"),
+		_, _, err := h.TopUp(h.Context(), staffAction("wallet topup"),
 			admin.TopUp{OperatorID: operator.ID, Amount: rupees(amount), Reference: name("ref", i)})
 		h.must(err)
 	}
@@ -197,44 +198,44 @@ func ledgerRuns(h *house) {
 	}
 }
 
-func walletIsBounded(h *house) {
+func walletIsBounded(h *harness) {
 	operator := h.operator("one")
 	full := admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(money.Max), Reference: "all"}
-	_, _, err := h.TopUp(h.Context(), act("wallet topup"), full)
+	_, _, err := h.TopUp(h.Context(), staffAction("wallet topup"), full)
 	h.must(err)
-	_, _, err = h.TopUp(h.Context(), act("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(1), Reference: "more"})
+	_, _, err = h.TopUp(h.Context(), staffAction("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(1), Reference: "more"})
 	h.refused("one paisa more", err)
-	// Told again, the full one is still the same top-up, not one too many.
-	if _, fresh, err := h.TopUp(h.Context(), act("wallet topup"), full); err != nil || fresh {
+	// The full top-up, repeated, is the same top-up and not over the limit.
+	if _, fresh, err := h.TopUp(h.Context(), staffAction("wallet topup"), full); err != nil || fresh {
 		h.Errorf("the same top-up again: credited %v, %v", fresh, err)
 	}
 }
 
 var planTests = []test{
-	{"a plan is made of what the provider sells", planComponents},
-	{"a plan's every version is kept and the newest counts", planVersions},
-	{"a withdrawn component takes only its own plans out", withdrawnComponent},
-	{"a retired plan leaves the catalogue and may come back", retiredPlan},
-	{"the last good comparison outlives failures and restarts", comparisons},
+	{"a plan consists of components that the provider sells", planComponents},
+	{"all versions of a plan are stored and the newest counts", planVersions},
+	{"a withdrawn component removes only its own plans", withdrawnComponent},
+	{"a retired plan leaves the catalogue and can be set again", retiredPlan},
+	{"the last good comparison survives failures and restarts", comparisons},
 }
 
-func planComponents(h *house) {
-	_, err := h.SetPlan(h.Context(), act("plan set"), plan("X-1", "10", "TV-BASIC"))
+func planComponents(h *harness) {
+	_, err := h.SetPlan(h.Context(), staffAction("plan set"), plan("X-1", "10", "TV-BASIC"))
 	h.refused("a component before the catalogue was read", err)
 	if err == nil || !strings.Contains(err.Error(), "has not been read yet") {
 		h.Errorf("it says %v; want that the catalogue has not been read", err)
 	}
 	h.components("TV-BASIC", "OTT-PLUS")
-	_, err = h.SetPlan(h.Context(), act("plan set"), plan("X-1", "10", "TV-NONE"))
+	_, err = h.SetPlan(h.Context(), staffAction("plan set"), plan("X-1", "10", "TV-NONE"))
 	h.refused("an unknown component", err)
-	_, err = h.SetPlan(h.Context(), act("plan set"), plan("X-1", "10", "OTT-PLUS"))
+	_, err = h.SetPlan(h.Context(), staffAction("plan set"), plan("X-1", "10", "OTT-PLUS"))
 	h.refused("an add-on as main", err)
 	combo := plan("C-1", "499", "TV-BASIC")
 	combo.Type, combo.Addon = subscription.Combo, "TV-BASIC"
-	_, err = h.SetPlan(h.Context(), act("plan set"), combo)
+	_, err = h.SetPlan(h.Context(), staffAction("plan set"), combo)
 	h.refused("a main as add-on", err)
 	combo.Addon = "OTT-PLUS"
-	saved, err := h.SetPlan(h.Context(), act("plan set"), combo)
+	saved, err := h.SetPlan(h.Context(), staffAction("plan set"), combo)
 	h.must(err)
 	combo.Version = 1
 	if saved != combo {
@@ -247,10 +248,10 @@ func planComponents(h *house) {
 	}
 }
 
-func planVersions(h *house) {
+func planVersions(h *harness) {
 	h.components("TV-BASIC")
 	for version, price := range []string{"199", "209", "189.50"} {
-		saved, err := h.SetPlan(h.Context(), act("plan set"), plan("BASIC-1", price, "TV-BASIC"))
+		saved, err := h.SetPlan(h.Context(), staffAction("plan set"), plan("BASIC-1", price, "TV-BASIC"))
 		h.must(err)
 		if saved.Version != int64(version+1) || saved.Price != rupees(price) {
 			h.Errorf("saved version %d at %s; want %d at %s", saved.Version, saved.Price, version+1, price)
@@ -264,12 +265,12 @@ func planVersions(h *house) {
 	}
 }
 
-func withdrawnComponent(h *house) {
+func withdrawnComponent(h *harness) {
 	h.components("TV-BASIC", "TV-FAMILY", "OTT-PLUS")
 	combo := plan("C-1", "499", "TV-BASIC")
 	combo.Type, combo.Addon = subscription.Combo, "OTT-PLUS"
 	for _, p := range []subscription.Plan{plan("A-1", "1", "TV-BASIC"), plan("B-1", "1", "TV-FAMILY"), combo} {
-		_, err := h.SetPlan(h.Context(), act("plan set"), p)
+		_, err := h.SetPlan(h.Context(), staffAction("plan set"), p)
 		h.must(err)
 	}
 	for _, row := range []struct {
@@ -293,24 +294,24 @@ func withdrawnComponent(h *house) {
 			h.Errorf("with %v sold the catalogue is %v; want %v", row.sold, got, row.want)
 		}
 	}
-	_, err := h.SetPlan(h.Context(), act("plan set"), plan("B-1", "2", "TV-FAMILY"))
+	_, err := h.SetPlan(h.Context(), staffAction("plan set"), plan("B-1", "2", "TV-FAMILY"))
 	h.refused("a withdrawn component", err)
 }
 
-func retiredPlan(h *house) {
+func retiredPlan(h *harness) {
 	h.components("TV-BASIC")
-	_, err := h.SetPlan(h.Context(), act("plan set"), plan("A-1", "1", "TV-BASIC"))
+	_, err := h.SetPlan(h.Context(), staffAction("plan set"), plan("A-1", "1", "TV-BASIC"))
 	h.must(err)
-	h.must(h.RetirePlan(h.Context(), act("plan retire"), "A-1"))
-	h.refused("retire it again", h.RetirePlan(h.Context(), act("plan retire"), "A-1"))
-	h.refused("retire an unknown one", h.RetirePlan(h.Context(), act("plan retire"), "Z-9"))
+	h.must(h.RetirePlan(h.Context(), staffAction("plan retire"), "A-1"))
+	h.refused("retire it again", h.RetirePlan(h.Context(), staffAction("plan retire"), "A-1"))
+	h.refused("retire an unknown one", h.RetirePlan(h.Context(), staffAction("plan retire"), "Z-9"))
 	if plans, err := h.SellablePlans(h.Context()); err != nil || len(plans) != 0 {
 		h.Errorf("the catalogue is %v, %v; want it empty", plans, err)
 	}
 	if plans, err := h.AllPlans(h.Context()); err != nil || len(plans) != 1 || !plans[0].Retired {
 		h.Errorf("all plans are %v, %v; want the retired one", plans, err)
 	}
-	back, err := h.SetPlan(h.Context(), act("plan set"), plan("A-1", "2", "TV-BASIC"))
+	back, err := h.SetPlan(h.Context(), staffAction("plan set"), plan("A-1", "2", "TV-BASIC"))
 	h.must(err)
 	if back.Retired || back.Version != 3 {
 		h.Errorf("set again it is %+v; want it back as version 3", back)
@@ -318,15 +319,15 @@ func retiredPlan(h *house) {
 }
 
 var keyTests = []test{
-	{"what is written is read back, over a restart too", keyRoundTrip},
-	{"a rotation happens once, with the permissions of that moment", rotation},
-	{"a revoked key is neither revoked, rotated nor permitted again", revokedKey},
+	{"a key survives a restart", keyRoundTrip},
+	{"a key is rotated once, with its present permissions", rotation},
+	{"a revoked key cannot be revoked, rotated or permitted", revokedKey},
 }
 
-func keyRoundTrip(h *house) {
+func keyRoundTrip(h *harness) {
 	operator := h.operator("one")
 	credential := h.key(operator)
-	h.must(h.AllowAddress(h.Context(), act("whitelist add"), operator.ID, prefix("192.0.2.0/24"), 20))
+	h.must(h.AllowAddress(h.Context(), staffAction("whitelist add"), operator.ID, prefix("192.0.2.0/24"), 20))
 	h.reopen()
 	record := h.record(credential)
 	if !sameCredential(record.Credential, credential) {
@@ -345,16 +346,16 @@ func sameCredential(a, b access.Credential) bool {
 	return sealed && fmt.Sprint(a) == fmt.Sprint(b)
 }
 
-func rotation(h *house) {
+func rotation(h *harness) {
 	operator := h.operator("one")
 	credential := h.key(operator)
 	balance, err := access.ParsePermissions([]string{"Check Balance"})
 	h.must(err)
-	h.must(h.PermitKey(h.Context(), act("key permit"), credential.ID, balance))
+	h.must(h.PermitKey(h.Context(), staffAction("key permit"), credential.ID, balance))
 
 	var rotated, refused atomic.Int32
-	together(8, func(int) {
-		_, err := h.RotateKey(h.Context(), act("key rotate"), credential.ID, noon.Add(time.Hour), newCredential(operator.ID))
+	concurrently(8, func(int) {
+		_, err := h.RotateKey(h.Context(), staffAction("key rotate"), credential.ID, noon.Add(time.Hour), newCredential(operator.ID))
 		switch err.(type) {
 		case nil:
 			rotated.Add(1)
@@ -381,56 +382,56 @@ func rotation(h *house) {
 	}
 }
 
-func revokedKey(h *house) {
+func revokedKey(h *harness) {
 	operator := h.operator("one")
 	credential := h.key(operator)
-	h.must(h.RevokeKey(h.Context(), act("key revoke"), credential.ID))
+	h.must(h.RevokeKey(h.Context(), staffAction("key revoke"), credential.ID))
 	for _, id := range []int64{credential.ID, 4711} {
-		h.refused("revoke", h.RevokeKey(h.Context(), act("key revoke"), id))
-		h.refused("permit", h.PermitKey(h.Context(), act("key permit"), id, access.AllPermissions))
-		_, err := h.RotateKey(h.Context(), act("key rotate"), id, noon, newCredential(operator.ID))
+		h.refused("revoke", h.RevokeKey(h.Context(), staffAction("key revoke"), id))
+		h.refused("permit", h.PermitKey(h.Context(), staffAction("key permit"), id, access.AllPermissions))
+		_, err := h.RotateKey(h.Context(), staffAction("key rotate"), id, noon, newCredential(operator.ID))
 		h.refused("rotate", err)
 	}
 }
 
-var actTests = []test{
-	{"every change has its author, what was and what is", everyChangeIsLogged},
-	{"the chain of hashes shows a row that was changed", chainHolds},
-	{"what is refused leaves no act", refusalsLeaveNoAct},
-	{"acts are found by who, what, on what, whose and when, newest first", actsAreFound},
-	{"what is asked for under a voucher is done once, however many ask at once", actsUnderVouchers},
+var auditTests = []test{
+	{"every change has an audit entry with actor, old and new state", everyChangeIsLogged},
+	{"the hash chain shows a changed row", chainHolds},
+	{"a refusal leaves no audit entry", refusalsLeaveNoEntry},
+	{"audit entries are found by actor, action, subject, operator and time", auditEntriesFound},
+	{"a voucher is used once under concurrency", vouchersUsedOnce},
 }
 
-func (h *house) acts() []admin.AuditEntry {
+func (h *harness) auditEntries() []admin.AuditEntry {
 	h.Helper()
-	acts, err := h.Store.AuditPage(h.Context(), admin.ListQuery{})
+	auditEntries, err := h.Store.AuditPage(h.Context(), admin.ListQuery{})
 	h.must(err)
-	return acts
+	return auditEntries
 }
 
-func everyChangeIsLogged(h *house) {
+func everyChangeIsLogged(h *harness) {
 	h.components("TV-BASIC")
 	operator := h.operator("one")
 	credential := h.key(operator)
 	inactive := subscription.OperatorInactive
-	_, err := h.ChangeOperator(h.Context(), act("lco set"), operator.ID, admin.OperatorChange{Status: &inactive})
+	_, err := h.ChangeOperator(h.Context(), staffAction("lco set"), operator.ID, admin.OperatorChange{Status: &inactive})
 	h.must(err)
-	_, _, err = h.TopUp(h.Context(), act("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees("5"), Reference: "r"})
+	_, _, err = h.TopUp(h.Context(), staffAction("wallet topup"), admin.TopUp{OperatorID: operator.ID, Amount: rupees("5"), Reference: "r"})
 	h.must(err)
-	_, err = h.SetPlan(h.Context(), act("plan set"), plan("A-1", "1", "TV-BASIC"))
+	_, err = h.SetPlan(h.Context(), staffAction("plan set"), plan("A-1", "1", "TV-BASIC"))
 	h.must(err)
-	_, err = h.SetPlan(h.Context(), act("plan set"), plan("A-1", "2", "TV-BASIC"))
+	_, err = h.SetPlan(h.Context(), staffAction("plan set"), plan("A-1", "2", "TV-BASIC"))
 	h.must(err)
-	h.must(h.RetirePlan(h.Context(), act("plan retire"), "A-1"))
-	h.must(h.AllowAddress(h.Context(), act("whitelist add"), operator.ID, prefix("192.0.2.0/24"), 20))
-	h.must(h.DisallowAddress(h.Context(), act("whitelist remove"), operator.ID, prefix("192.0.2.0/24")))
-	h.must(h.PermitKey(h.Context(), act("key permit"), credential.ID, access.Permissions(0)))
-	_, err = h.RotateKey(h.Context(), act("key rotate"), credential.ID, noon, newCredential(operator.ID))
+	h.must(h.RetirePlan(h.Context(), staffAction("plan retire"), "A-1"))
+	h.must(h.AllowAddress(h.Context(), staffAction("whitelist add"), operator.ID, prefix("192.0.2.0/24"), 20))
+	h.must(h.DisallowAddress(h.Context(), staffAction("whitelist remove"), operator.ID, prefix("192.0.2.0/24")))
+	h.must(h.PermitKey(h.Context(), staffAction("key permit"), credential.ID, access.Permissions(0)))
+	_, err = h.RotateKey(h.Context(), staffAction("key rotate"), credential.ID, noon, newCredential(operator.ID))
 	h.must(err)
-	h.must(h.RevokeKey(h.Context(), act("key revoke"), credential.ID))
-	_, _, err = h.Adjust(h.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: operator.ID, Amount: rupees("-5")})
+	h.must(h.RevokeKey(h.Context(), staffAction("key revoke"), credential.ID))
+	_, _, err = h.Adjust(h.Context(), staffAction("wallet adjust"), admin.Adjustment{OperatorID: operator.ID, Amount: rupees("-5")})
 	h.must(err)
-	h.must(h.DeleteOperator(h.Context(), act("lco delete"), operator.ID))
+	h.must(h.DeleteOperator(h.Context(), staffAction("lco delete"), operator.ID))
 
 	type row struct{ action, subject, before, after string }
 	wants := []row{
@@ -450,12 +451,12 @@ func everyChangeIsLogged(h *house) {
 		{"wallet adjust", "wallet of lco 1", `"wallet_balance":5.00`, `"wallet_balance":0.00`},
 		{"lco delete", "lco 1", `"status":"inactive"`, `"status":"deleted"`},
 	}
-	acts := h.acts()
-	if len(acts) != len(wants) {
-		h.Fatalf("%d acts are logged; want %d", len(acts), len(wants))
+	auditEntries := h.auditEntries()
+	if len(auditEntries) != len(wants) {
+		h.Fatalf("%d acts are logged; want %d", len(auditEntries), len(wants))
 	}
 	for i, want := range wants {
-		got := acts[i]
+		got := auditEntries[i]
 		if got.Actor != "test:asha" || got.Reason != "because" || !got.At.Equal(noon) ||
 			got.Action != want.action || got.Subject != want.subject ||
 			!strings.Contains(got.Before, want.before) || (got.Before == "") != (want.before == "") || !strings.Contains(got.After, want.after) {
@@ -474,13 +475,13 @@ func everyChangeIsLogged(h *house) {
 	}
 }
 
-func chainHolds(h *house) {
+func chainHolds(h *harness) {
 	for i := range 5 {
 		h.operator(name("operator", i))
 	}
-	acts := h.acts()
+	auditEntries := h.auditEntries()
 	var previous []byte
-	for i, logged := range acts {
+	for i, logged := range auditEntries {
 		if !bytes.Equal(logged.Hash, logged.ChainHash(previous)) {
 			h.Errorf("act %d does not follow from the one before", i)
 		}
@@ -493,21 +494,21 @@ func chainHolds(h *house) {
 	}
 }
 
-func refusalsLeaveNoAct(h *house) {
+func refusalsLeaveNoEntry(h *harness) {
 	h.components("TV-BASIC")
-	_, err := h.SetPlan(h.Context(), act("plan set"), plan("X-1", "10", "TV-NONE"))
+	_, err := h.SetPlan(h.Context(), staffAction("plan set"), plan("X-1", "10", "TV-NONE"))
 	h.refused("an unknown component", err)
-	h.refused("an unknown key", h.RevokeKey(h.Context(), act("key revoke"), 9))
-	if acts := h.acts(); len(acts) != 0 {
-		h.Errorf("logged %+v; want nothing", acts)
+	h.refused("an unknown key", h.RevokeKey(h.Context(), staffAction("key revoke"), 9))
+	if auditEntries := h.auditEntries(); len(auditEntries) != 0 {
+		h.Errorf("logged %+v; want nothing", auditEntries)
 	}
 }
 
 var masterKeyTests = []test{
-	{"the first keys are taken, and demanded ever after", masterKeys},
+	{"the first master keys are stored and required from then on", masterKeys},
 }
 
-func masterKeys(h *house) {
+func masterKeys(h *harness) {
 	check := func(proofs map[uint32][]byte) error { return h.CheckMasterKeys(h.Context(), proofs, noon) }
 	h.must(check(map[uint32][]byte{7: []byte("seven")}))
 	h.must(check(map[uint32][]byte{7: []byte("seven")}))
@@ -525,7 +526,7 @@ func masterKeys(h *house) {
 	h.must(check(map[uint32][]byte{7: []byte("seven"), 8: []byte("eight")}))
 }
 
-func comparisons(h *house) {
+func comparisons(h *harness) {
 	compared := func() (good, tried time.Time) {
 		h.Helper()
 		good, tried, err := h.Compared(h.Context(), "test")

@@ -10,19 +10,19 @@ import (
 )
 
 var stepUpTests = []test{
-	{"a stale service narrows access and does not widen it", staleDeskNarrows},
+	{"a stale login revokes access but does not grant it", staleServiceNarrows},
 }
 
-// Every step first narrows access on a stale service, which is done, and then widens it
-// again, which is refused and leaves what is stored and the log as they were. A fresh
-// service does both.
-func staleDeskNarrows(h *house) {
+// Every step first restricts access with a stale service, which works, and then grants
+// it again, which is refused and changes neither the store nor the log. A fresh service
+// does both.
+func staleServiceNarrows(h *harness) {
 	operator := h.operator("Asha Cable")
 	key := h.key(operator)
 	person := h.account(login.Account{Person: login.Person{
 		Realm: login.Staff, Username: "asha", Name: "Asha", Role: login.Viewer, Language: login.English, CreatedAt: noon,
 	}, PasswordHash: "hash"})
-	fresh := h.clerk("binu", admin.Administrator)
+	fresh := h.consoleUser("binu", admin.Administrator)
 	stale := fresh.WithoutStepUp()
 	ctx := h.Context()
 
@@ -71,12 +71,12 @@ func staleDeskNarrows(h *house) {
 		if step.widen == nil {
 			continue
 		}
-		before, logged := h.stepUpState(operator.ID, person.Username), len(h.acts())
+		before, logged := h.stepUpState(operator.ID, person.Username), len(h.auditEntries())
 		if err := step.widen(stale); !errors.Is(err, admin.ErrStepUp) {
 			h.Errorf("%s: a stale service that widens: %v; want %v", step.what, err, admin.ErrStepUp)
 		}
-		if after := h.stepUpState(operator.ID, person.Username); after != before || len(h.acts()) != logged {
-			h.Errorf("%s: a stale service changed %+v to %+v and logged %d acts", step.what, before, after, len(h.acts())-logged)
+		if after := h.stepUpState(operator.ID, person.Username); after != before || len(h.auditEntries()) != logged {
+			h.Errorf("%s: a stale service changed %+v to %+v and logged %d acts", step.what, before, after, len(h.auditEntries())-logged)
 		}
 		if err := step.widen(fresh); err != nil {
 			h.Errorf("%s: a fresh service that widens: %v", step.what, err)
@@ -95,7 +95,7 @@ type stepUpState struct {
 	permissions     access.Permissions
 }
 
-func (h *house) stepUpState(operatorID int64, username string) stepUpState {
+func (h *harness) stepUpState(operatorID int64, username string) stepUpState {
 	h.Helper()
 	operator, err := h.Operator(h.Context(), operatorID)
 	h.must(err)

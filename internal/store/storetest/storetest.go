@@ -1,5 +1,4 @@
-// Package storetest is the one suite that every store passes. A store joins by
-// calling Run from a test of its own; nothing here knows which one it is.
+// Package storetest is the suite that every store passes. A store's test calls Run.
 package storetest
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Store is all that the rooms of the house ask of a store.
+// Store has all methods that the service uses.
 type Store interface {
 	access.Store
 	admin.Store
@@ -40,14 +39,13 @@ type Store interface {
 	Close() error
 }
 
-// Place is somewhere a store keeps its data: opened again after a Close, it has
-// what it had.
-type Place interface {
+// Opener opens a store on the same data each time, also after a Close.
+type Opener interface {
 	Open(t testing.TB) Store
 }
 
-// Run holds a store against the suite, each test in a place of its own.
-func Run(t *testing.T, newPlace func(testing.TB) Place) {
+// Run runs the suite, each test on its own data.
+func Run(t *testing.T, newOpener func(testing.TB) Opener) {
 	for _, topic := range []struct {
 		name  string
 		tests []test
@@ -60,10 +58,10 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"References", referenceTests},
 		{"Plans", planTests},
 		{"Keys", keyTests},
-		{"Acts", actTests},
+		{"AuditEntries", auditTests},
 		{"MasterKeys", masterKeyTests},
 		{"Operations", operationTests},
-		{"StaffWork", staffWorkTests},
+		{"Adjustments", staffWorkTests},
 		{"Reviews", reviewTests},
 		{"Logins", loginTests},
 		{"Sessions", sessionTests},
@@ -73,7 +71,7 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Searches", searchTests},
 		{"RequestLog", requestLogTests},
 		{"Bulk", bulkTests},
-		{"Clerks", clerkTests},
+		{"Roles", roleTests},
 		{"StepUp", stepUpTests},
 		{"Proposals", proposalTests},
 		{"Access", accessTests},
@@ -82,14 +80,14 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 		{"Periods", periodTests},
 		{"Passwords", passwordTests},
 		{"Maintenance", maintenanceTests},
-		{"People", peopleTests},
+		{"OperatorLogins", operatorLoginTests},
 		{"Integrity", integrityTests},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, test := range topic.tests {
 				t.Run(test.name, func(t *testing.T) {
 					t.Parallel()
-					test.run(newHouse(t, newPlace(t)))
+					test.run(newHarness(t, newOpener(t)))
 				})
 			}
 		})
@@ -98,28 +96,28 @@ func Run(t *testing.T, newPlace func(testing.TB) Place) {
 
 type test struct {
 	name string
-	run  func(*house)
+	run  func(*harness)
 }
 
-// noon is when every test begins, on a whole minute.
+// noon is the time at which every test begins, on a whole minute.
 var noon = time.Date(2027, 3, 1, 12, 0, 0, 0, subscription.IST).UTC()
 
-// house is an open store with words for what tests do to it.
-type house struct {
+// harness is an open store with test helpers.
+type harness struct {
 	testing.TB
 	Store
-	place Place
+	place Opener
 }
 
-func newHouse(t *testing.T, place Place) *house {
-	h := &house{TB: t, Store: place.Open(t), place: place}
+func newHarness(t *testing.T, place Opener) *harness {
+	h := &harness{TB: t, Store: place.Open(t), place: place}
 	h.sign()
 	t.Cleanup(func() { _ = h.Store.Close() })
 	return h
 }
 
 // reopen closes the store and opens it again, as a restart does.
-func (h *house) reopen() {
+func (h *harness) reopen() {
 	h.Helper()
 	if err := h.Store.Close(); err != nil {
 		h.Fatalf("close: %v", err)
@@ -128,15 +126,14 @@ func (h *house) reopen() {
 	h.sign()
 }
 
-// sign has every staff action signed: a store that wrote one without a MAC would be
-// refused by its own schema.
-func (h *house) sign() {
+// sign sets the keys that sign staff actions; the schema refuses unsigned ones.
+func (h *harness) sign() {
 	h.Helper()
 	_, _, err := h.UseIntegrityKeys(h.Context(), testKeys(1, 1), noon)
 	h.must(err)
 }
 
-// testKeys are derived from master keys with the given ids.
+// testKeys returns keys derived from master keys with the given ids.
 func testKeys(current uint32, ids ...uint32) *integrity.Keys {
 	return integrity.NewKeys(current, func(purpose string) map[uint32][]byte {
 		keys := map[uint32][]byte{}
@@ -147,19 +144,19 @@ func testKeys(current uint32, ids ...uint32) *integrity.Keys {
 	})
 }
 
-func act(action string) admin.StaffAction {
+func staffAction(action string) admin.StaffAction {
 	return admin.StaffAction{Actor: "test:asha", Action: action, Reason: "because", At: noon}
 }
 
-func (h *house) must(err error) {
+func (h *harness) must(err error) {
 	h.Helper()
 	if err != nil {
 		h.Fatal(err)
 	}
 }
 
-// refused demands a refusal, in words.
-func (h *house) refused(what string, err error) {
+// refused requires a refusal with a reason.
+func (h *harness) refused(what string, err error) {
 	h.Helper()
 	var refusal *admin.Refusal
 	ok := errors.As(err, &refusal)
@@ -168,9 +165,9 @@ func (h *house) refused(what string, err error) {
 	}
 }
 
-func (h *house) operator(name string) subscription.Operator {
+func (h *harness) operator(name string) subscription.Operator {
 	h.Helper()
-	operator, err := h.CreateOperator(h.Context(), act("lco create"), subscription.Operator{
+	operator, err := h.CreateOperator(h.Context(), staffAction("lco create"), subscription.Operator{
 		Name: name, Status: subscription.OperatorActive, API: subscription.APIEnabled,
 		RateLimit: 60, CommissionBPS: 250, LowBalance: subscription.DefaultLowBalance, CreatedAt: noon,
 	})
@@ -178,9 +175,9 @@ func (h *house) operator(name string) subscription.Operator {
 	return operator
 }
 
-func (h *house) key(operator subscription.Operator) access.Credential {
+func (h *harness) key(operator subscription.Operator) access.Credential {
 	h.Helper()
-	credential, err := h.IssueKey(h.Context(), act("key issue"), newCredential(operator.ID))
+	credential, err := h.IssueKey(h.Context(), staffAction("key issue"), newCredential(operator.ID))
 	h.must(err)
 	return credential
 }
@@ -194,7 +191,7 @@ func newCredential(operatorID int64) access.Credential {
 }
 
 // record reads a key's record and fails the test if there is none.
-func (h *house) record(credential access.Credential) access.Record {
+func (h *harness) record(credential access.Credential) access.Record {
 	h.Helper()
 	record, found, err := h.CredentialByHash(h.Context(), credential.KeyHash)
 	h.must(err)
@@ -204,7 +201,7 @@ func (h *house) record(credential access.Credential) access.Record {
 	return record
 }
 
-// admission asks to be let in as a caller who was judged on the given record.
+// admission returns the admission of a caller that was checked against a record.
 func admission(record access.Record, request, nonce string) access.Admission {
 	return access.Admission{
 		RequestID: request, Nonce: nonce, Now: noon,
@@ -214,14 +211,14 @@ func admission(record access.Record, request, nonce string) access.Admission {
 	}
 }
 
-func (h *house) admit(a access.Admission) access.Admitted {
+func (h *harness) admit(a access.Admission) access.Admitted {
 	h.Helper()
 	admitted, err := h.Admit(h.Context(), a)
 	h.must(err)
 	return admitted
 }
 
-func (h *house) components(codes ...string) {
+func (h *harness) components(codes ...string) {
 	h.Helper()
 	comparison := catalogue.Comparison{Provider: "test", At: noon}
 	for _, code := range codes {
@@ -246,8 +243,8 @@ func plan(id, price, main string) subscription.Plan {
 
 func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
 
-// together runs the same thing many times at once and waits for all.
-func together(times int, run func(i int)) {
+// concurrently runs a function many times concurrently and waits for all.
+func concurrently(times int, run func(i int)) {
 	var group sync.WaitGroup
 	start := make(chan struct{})
 	for i := range times {

@@ -9,12 +9,12 @@ import (
 )
 
 var tryTests = []test{
-	{"tries count in a window that begins with the first, over a restart too", triesInWindow},
-	{"a try that one counter refuses is counted under none", triesAllOrNone},
-	{"a counter takes its limit and no more however many try together", triesTogether},
-	{"a try is taken back from its own window only", triesTakenBack},
-	{"counters that are too old are removed in batches", triesPurged},
-	{"a login's browser epoch grows with its password and when it is disabled", browserEpoch},
+	{"a window of tries begins with the first, and survives a restart", triesInWindow},
+	{"a try refused by one counter is counted under none", triesAllOrNone},
+	{"a counter's limit is exact under concurrency", triesTogether},
+	{"a try is taken back only from its own window", triesTakenBack},
+	{"old counters are purged in batches", triesPurged},
+	{"a browser epoch grows with a new password and when disabled", browserEpoch},
 }
 
 const tryWindow = 15 * time.Minute
@@ -25,8 +25,8 @@ func counter(name string, limit int) login.TryCounter {
 	return c
 }
 
-// try counts a try and demands what the counters then stand at.
-func (h *house) try(what string, at time.Time, counted bool, counters []login.TryCounter, want ...int) []login.TryCount {
+// try counts a try and checks the counters.
+func (h *harness) try(what string, at time.Time, counted bool, counters []login.TryCounter, want ...int) []login.TryCount {
 	h.Helper()
 	counts, got, err := h.CountTries(h.Context(), at, tryWindow, counters)
 	h.must(err)
@@ -41,7 +41,7 @@ func (h *house) try(what string, at time.Time, counted bool, counters []login.Tr
 	return counts
 }
 
-func triesInWindow(h *house) {
+func triesInWindow(h *harness) {
 	one := []login.TryCounter{counter("one", 3)}
 	for i := range 3 {
 		counts := h.try("a try", noon.Add(time.Duration(i)*time.Minute), true, one, i+1)
@@ -55,7 +55,7 @@ func triesInWindow(h *house) {
 		h.Errorf("refused, its window begins at %s", counts[0].Since)
 	}
 	h.try("when the window is over", noon.Add(tryWindow), true, one, 1)
-	// A clock that was set back by more than the window begins again.
+	// A clock that was set back by more than the window starts a new one.
 	h.try("in the future's window", noon, true, one, 1)
 
 	endless := []login.TryCounter{counter("endless", 0)}
@@ -64,17 +64,17 @@ func triesInWindow(h *house) {
 	}
 }
 
-func triesAllOrNone(h *house) {
+func triesAllOrNone(h *harness) {
 	z, a, m := counter("z", 5), counter("a", 1), counter("m", 0)
 	h.try("the first", noon, true, []login.TryCounter{z, a, m}, 1, 1, 1)
 	h.try("refused by one", noon, false, []login.TryCounter{z, a, m}, 1, 1, 1)
 	h.try("without that one", noon, true, []login.TryCounter{m, z}, 2, 2)
 }
 
-func triesTogether(h *house) {
+func triesTogether(h *harness) {
 	shared := counter("shared", 10)
 	var counted atomic.Int64
-	together(30, func(i int) {
+	concurrently(30, func(i int) {
 		own := counter(name("own", i), 5)
 		counters := []login.TryCounter{shared, own}
 		if i%2 == 0 {
@@ -94,7 +94,7 @@ func triesTogether(h *house) {
 	h.try("one more", noon, false, []login.TryCounter{shared}, 10)
 }
 
-func triesTakenBack(h *house) {
+func triesTakenBack(h *harness) {
 	one, two := counter("one", 3), counter("two", 0)
 	both := []login.TryCounter{one, two}
 	first := h.try("the first", noon, true, both, 1, 1)
@@ -112,7 +112,7 @@ func triesTakenBack(h *house) {
 	h.try("taken back twice", noon, true, []login.TryCounter{counter("unused", 1)}, 1)
 }
 
-func triesPurged(h *house) {
+func triesPurged(h *harness) {
 	for i := range 5 {
 		h.try("a try", noon.Add(time.Duration(i)*time.Minute), true, []login.TryCounter{counter(name("of", i), 9)}, 1)
 	}
@@ -128,7 +128,7 @@ func triesPurged(h *house) {
 	}
 }
 
-func browserEpoch(h *house) {
+func browserEpoch(h *harness) {
 	asha := h.account(newAccount("asha"))
 	if asha.BrowserEpoch != 0 || !asha.PasswordEnds.Equal(noon.Add(72*time.Hour)) {
 		h.Errorf("at first it is %d, and the password ends at %s", asha.BrowserEpoch, asha.PasswordEnds)
@@ -142,7 +142,7 @@ func browserEpoch(h *house) {
 	}
 	token := h.signIn(asha, noon)
 	grows("a sign-in", 0)
-	h.must(h.ChangePassword(h.Context(), ownDeed("password change"), login.PasswordChange{
+	h.must(h.ChangePassword(h.Context(), ownAction("password change"), login.PasswordChange{
 		PersonID: asha.ID, Version: 1, Hash: "$new", Old: token, New: login.HashToken("fresh"), SteppedUpAt: noon,
 	}))
 	grows("a password of her own", 1)
@@ -154,14 +154,14 @@ func browserEpoch(h *house) {
 		change admin.LoginChange
 		by     int64
 	}{"a name": {admin.LoginChange{Name: &renamed}, 0}, "disabled": {admin.LoginChange{Disabled: &yes}, 1}} {
-		_, err := h.ChangeLogin(h.Context(), act("login set"), asha.ID, row.change)
+		_, err := h.ChangeLogin(h.Context(), staffAction("login set"), asha.ID, row.change)
 		h.must(err)
 		grows(what, row.by)
-		_, err = h.ChangeLogin(h.Context(), act("login set"), asha.ID, admin.LoginChange{Disabled: &no})
+		_, err = h.ChangeLogin(h.Context(), staffAction("login set"), asha.ID, admin.LoginChange{Disabled: &no})
 		h.must(err)
 		grows("enabled", 0)
 	}
-	_, err := h.ResetPassword(h.Context(), act("login reset-password"), asha.ID, "$reset")
+	_, err := h.ResetPassword(h.Context(), staffAction("login reset-password"), asha.ID, "$reset")
 	h.must(err)
 	grows("a reset", 1)
 }

@@ -13,13 +13,13 @@ import (
 	"testing"
 )
 
-// looksLikeSQL tells a statement, or a part of one, from other raw texts.
+// looksLikeSQL distinguishes SQL statements, or parts of them, from other raw strings.
 var looksLikeSQL = regexp.MustCompile(`\b(SELECT|INSERT|UPDATE|DELETE|FROM|WHERE|RETURNING|ORDER BY)\b|[=<>] ?[?$][0-9]`)
 
-// Unheard are the SQL texts in the source of a store and of ../sqlstore, as
-// "file: function: text", that are part of none of the statements that were heard. What is excused, by file
-// or by function, is not looked at; an excuse that nothing needs is named, too.
-func Unheard(t *testing.T, heard []string, excused map[string]string) (unheard []string) {
+// UnexercisedSQL returns the SQL texts in the source of a store and of ../sqlstore, as
+// "file: function: text", that are part of none of the executed statements. excused
+// names files and functions to ignore; an excuse that is not needed is returned too.
+func UnexercisedSQL(t *testing.T, executed []string, excused map[string]string) (missing []string) {
 	t.Helper()
 	var files []string
 	for _, folder := range []string{".", "../sqlstore"} {
@@ -43,7 +43,7 @@ func Unheard(t *testing.T, heard []string, excused map[string]string) (unheard [
 			for _, text := range literals {
 				texts++
 				file := filepath.Base(name)
-				if isPart(text, heard) {
+				if isPart(text, executed) {
 					continue
 				}
 				switch {
@@ -52,7 +52,7 @@ func Unheard(t *testing.T, heard []string, excused map[string]string) (unheard [
 				case excused[function] != "":
 					needed[function] = true
 				default:
-					unheard = append(unheard, fmt.Sprintf("%s: %s: %s", file, function, text))
+					missing = append(missing, fmt.Sprintf("%s: %s: %s", file, function, text))
 				}
 			}
 		}
@@ -62,14 +62,14 @@ func Unheard(t *testing.T, heard []string, excused map[string]string) (unheard [
 	}
 	for excuse := range excused {
 		if !needed[excuse] {
-			unheard = append(unheard, fmt.Sprintf("%s: nothing needs the excuse that it is %s", excuse, excused[excuse]))
+			missing = append(missing, fmt.Sprintf("%s: nothing needs the excuse that it is %s", excuse, excused[excuse]))
 		}
 	}
-	return unheard
+	return missing
 }
 
-// numbered are the places for arguments. A part that is put together with others
-// gets its numbers then, and has none in the source.
+// numbered matches parameters. A part of a composed statement has unnumbered parameters
+// in the source.
 var numbered = regexp.MustCompile(`[?$][0-9]+`)
 
 func isPart(text string, statements []string) bool {
@@ -81,8 +81,7 @@ func isPart(text string, statements []string) bool {
 	return false
 }
 
-// sqlTexts are the raw string literals of a file that look like SQL, by the function
-// or the name that has them.
+// sqlTexts returns the raw string literals of a file that look like SQL, by function.
 func sqlTexts(t *testing.T, name string, source []byte) map[string][]string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.SkipObjectResolution)

@@ -15,31 +15,31 @@ import (
 )
 
 var staffWorkTests = []test{
-	{"an adjustment moves wallet and ledger, and never below zero", adjustments},
-	{"an adjustment leaves what is held alone", adjustmentsAndHolds},
-	{"an adjustment under a voucher is made once, however many ask at once", adjustmentsUnderVouchers},
-	{"an adjustment under a reference is booked once", adjustmentsUnderReferences},
+	{"an adjustment changes wallet and ledger, not below zero", adjustments},
+	{"an adjustment does not touch held money", adjustmentsAndHolds},
+	{"an adjustment with a voucher is booked once under concurrency", adjustmentsUnderVouchers},
+	{"an adjustment with a reference is booked once", adjustmentsUnderReferences},
 	{"commissions are listed at the rate of their time", commissions},
-	{"an operation's history has every state and every call", histories},
+	{"an operation's history has every state and provider call", histories},
 	{"operations are listed newest first, by operator, state and subscriber", operationLists},
-	{"an import brings in what is not there, and can be repeated", imports},
-	{"an import of a bad batch changes nothing", badImports},
-	{"the same batch imported by many at once comes in once", importRaces},
-	{"an import and activations that race for a number leave one subscriber", importAgainstActivations},
+	{"an import adds missing subscribers and can be repeated", imports},
+	{"a bad import batch changes nothing", badImports},
+	{"a batch imported concurrently is added once", importRaces},
+	{"an import racing with activations leaves one subscriber", importAgainstActivations},
 }
 
-func adjustments(h *house) {
-	s := h.shop("100")
+func adjustments(h *harness) {
+	s := h.fixture("100")
 	for _, row := range []struct{ amount, balance string }{{"50.50", "150.50"}, {"-150.50", "0"}, {"1", "1"}} {
-		wallet, _, err := s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees(row.amount)})
+		wallet, _, err := s.Adjust(s.Context(), staffAction("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees(row.amount)})
 		s.must(err)
 		if wallet.Balance != rupees(row.balance) {
 			s.Errorf("after %s: %s; want %s", row.amount, wallet.Balance, row.balance)
 		}
 	}
-	_, _, err := s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-1.01")})
+	_, _, err := s.Adjust(s.Context(), staffAction("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-1.01")})
 	s.refused("below zero", err)
-	_, _, err = s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: 4711, Amount: rupees("1")})
+	_, _, err = s.Adjust(s.Context(), staffAction("wallet adjust"), admin.Adjustment{OperatorID: 4711, Amount: rupees("1")})
 	s.refused("nobody's wallet", err)
 	s.money("after all", "1", "0")
 	lines, err := s.LedgerPage(s.Context(), admin.ListQuery{OperatorID: s.operator.ID})
@@ -54,15 +54,15 @@ func adjustments(h *house) {
 	}
 }
 
-func adjustmentsUnderVouchers(h *house) {
-	s := h.shop("100")
-	once := act("wallet adjust")
+func adjustmentsUnderVouchers(h *harness) {
+	s := h.fixture("100")
+	once := staffAction("wallet adjust")
 	once.Voucher = "AAAA2222BBBB"
 	once.Reason += once.VoucherNote()
 	var made atomic.Int32
-	var clerks sync.WaitGroup
+	var callers sync.WaitGroup
 	for range 8 {
-		clerks.Go(func() {
+		callers.Go(func() {
 			_, _, err := s.Adjust(s.Context(), once, admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-10")})
 			var refusal *admin.Refusal
 			switch {
@@ -73,7 +73,7 @@ func adjustmentsUnderVouchers(h *house) {
 			}
 		})
 	}
-	clerks.Wait()
+	callers.Wait()
 	if made.Load() != 1 {
 		s.Errorf("%d adjustments were made under one voucher; want 1", made.Load())
 	}
@@ -87,12 +87,12 @@ func adjustmentsUnderVouchers(h *house) {
 	s.money("after another voucher", "80", "0")
 }
 
-func adjustmentsUnderReferences(h *house) {
-	s := h.shop("100")
+func adjustmentsUnderReferences(h *harness) {
+	s := h.fixture("100")
 	refund := admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-10"), Reference: "money-001"}
 	var booked atomic.Int32
-	together(8, func(int) {
-		_, once, err := s.Adjust(s.Context(), act("wallet adjust"), refund)
+	concurrently(8, func(int) {
+		_, once, err := s.Adjust(s.Context(), staffAction("wallet adjust"), refund)
 		if err != nil {
 			s.Errorf("adjust under a reference: %v", err)
 		}
@@ -104,9 +104,9 @@ func adjustmentsUnderReferences(h *house) {
 		s.Errorf("%d adjustments were booked under one reference; want 1", booked.Load())
 	}
 	s.money("after eight tries", "90", "0")
-	acts := len(s.acts())
+	auditEntries := len(s.auditEntries())
 	h.reopen()
-	other := act("wallet adjust")
+	other := staffAction("wallet adjust")
 	other.Reason = "another reason"
 	wallet, again, err := s.Adjust(s.Context(), other, refund)
 	if err != nil || again || wallet.Balance != rupees("90") {
@@ -114,40 +114,40 @@ func adjustmentsUnderReferences(h *house) {
 	}
 	wrong := refund
 	wrong.Amount = rupees("-10.01")
-	_, _, err = s.Adjust(s.Context(), act("wallet adjust"), wrong)
+	_, _, err = s.Adjust(s.Context(), staffAction("wallet adjust"), wrong)
 	s.refused("the reference with another amount", err)
-	if got := len(s.acts()); got != acts {
-		s.Errorf("%d acts were logged for what was not booked", got-acts)
+	if got := len(s.auditEntries()); got != auditEntries {
+		s.Errorf("%d acts were logged for what was not booked", got-auditEntries)
 	}
 	// A top-up may have the same reference.
 	refund.OperatorID = h.operator("other").ID
-	if _, credited, err := s.TopUp(s.Context(), act("wallet topup"), admin.TopUp{OperatorID: refund.OperatorID, Amount: rupees("5"), Reference: refund.Reference}); err != nil || !credited {
+	if _, credited, err := s.TopUp(s.Context(), staffAction("wallet topup"), admin.TopUp{OperatorID: refund.OperatorID, Amount: rupees("5"), Reference: refund.Reference}); err != nil || !credited {
 		s.Errorf("a top-up: %v, %v", credited, err)
 	}
-	// Refused, an adjustment leaves its reference free.
+	// A refused adjustment leaves its reference free.
 	refund.Amount, refund.Reference = rupees("-1000"), "later"
-	_, _, err = s.Adjust(s.Context(), act("wallet adjust"), refund)
+	_, _, err = s.Adjust(s.Context(), staffAction("wallet adjust"), refund)
 	s.refused("more than there is", err)
 	refund.Amount = rupees("-5")
-	if _, booked, err := s.Adjust(s.Context(), act("wallet adjust"), refund); err != nil || !booked {
+	if _, booked, err := s.Adjust(s.Context(), staffAction("wallet adjust"), refund); err != nil || !booked {
 		s.Errorf("after a refusal: %v, %v", booked, err)
 	}
 }
 
-func adjustmentsAndHolds(h *house) {
-	s := h.shop("199")
+func adjustmentsAndHolds(h *harness) {
+	s := h.fixture("199")
 	op := s.reserve(s.activation("key-1", "9800000001", "100001"))
-	_, _, err := s.Adjust(s.Context(), act("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-0.01")})
+	_, _, err := s.Adjust(s.Context(), staffAction("wallet adjust"), admin.Adjustment{OperatorID: s.operator.ID, Amount: rupees("-0.01")})
 	s.refused("taking what is held", err)
 	s.settle(op, operation.Failed)
 	s.money("after the refund", "199", "0")
 }
 
-func commissions(h *house) {
-	s := h.shop("10000")
+func commissions(h *harness) {
+	s := h.fixture("10000")
 	first := s.subscriber("100001", "9800000001")
 	rate := 1000
-	_, err := s.ChangeOperator(s.Context(), act("lco set"), s.operator.ID, admin.OperatorChange{CommissionBPS: &rate})
+	_, err := s.ChangeOperator(s.Context(), staffAction("lco set"), s.operator.ID, admin.OperatorChange{CommissionBPS: &rate})
 	s.must(err)
 	second := s.settle(s.reserve(s.renewal("renew-1", "100001")), operation.Success)
 	s.settle(s.reserve(s.renewal("renew-2", "100001")), operation.Failed)
@@ -170,8 +170,8 @@ func commissions(h *house) {
 	}
 }
 
-func histories(h *house) {
-	s := h.shop("10000")
+func histories(h *harness) {
+	s := h.fixture("10000")
 	op := s.settle(s.settle(s.reserve(s.activation("key-1", "9800000001", "100001")), operation.NeedsReview), operation.Success)
 	history, err := s.OperationHistory(s.Context(), op.ID)
 	s.must(err)
@@ -189,8 +189,8 @@ func histories(h *house) {
 	s.refused("an unknown transaction", err)
 }
 
-func operationLists(h *house) {
-	s := h.shop("10000")
+func operationLists(h *harness) {
+	s := h.fixture("10000")
 	s.subscriber("100001", "9800000001")
 	failed := s.settle(s.reserve(s.renewal("renew-1", "100001")), operation.Failed)
 	open := s.reserve(s.activation("key-2", "9800000002", "100002"))
@@ -225,18 +225,18 @@ func operationLists(h *house) {
 	s.refused("an unknown operator's", err)
 }
 
-func (s *shop) importRow(line int, id, mobile string) admin.ImportRow {
+func (s *fixture) importRow(line int, id, mobile string) admin.ImportRow {
 	return admin.ImportRow{
 		Line: line, OperatorID: s.operator.ID, SubscriberID: id, Mobile: mobile, Name: "Asha", PlanID: s.plan.ID,
 		Expires: noon.Add(5 * 24 * time.Hour),
 	}
 }
 
-func imports(h *house) {
-	s := h.shop("10000")
+func imports(h *harness) {
+	s := h.fixture("10000")
 	rows := []admin.ImportRow{s.importRow(2, "200001", "9700000001"), s.importRow(3, "200002", "9700000002")}
 	for i, want := range []int{2, 0} {
-		added, err := s.ImportSubscribers(s.Context(), act("subscriber import"), rows)
+		added, err := s.ImportSubscribers(s.Context(), staffAction("subscriber import"), rows)
 		if err != nil || added != want {
 			s.Errorf("time %d: %d, %v; want %d", i+1, added, err, want)
 		}
@@ -252,15 +252,15 @@ func imports(h *house) {
 	if !renewed.ExpiryPrevious.Equal(rows[0].Expires) {
 		s.Errorf("renewed from %s; want %s", renewed.ExpiryPrevious, rows[0].Expires)
 	}
-	if acts := s.acts(); acts[len(acts)-1].Action != "subscriber import" {
-		s.Errorf("the last act is %q", acts[len(acts)-1].Action)
+	if auditEntries := s.auditEntries(); auditEntries[len(auditEntries)-1].Action != "subscriber import" {
+		s.Errorf("the last act is %q", auditEntries[len(auditEntries)-1].Action)
 	}
 	_, _, err = s.FindSubscriber(s.Context(), "999999")
 	s.refused("nobody", err)
 }
 
-func importRaces(h *house) {
-	s := h.shop("10000")
+func importRaces(h *harness) {
+	s := h.fixture("10000")
 	var rows, backwards []admin.ImportRow
 	for i := range 20 {
 		rows = append(rows, s.importRow(i+2, fmt.Sprintf("2000%02d", i), fmt.Sprintf("97000000%02d", i)))
@@ -269,12 +269,12 @@ func importRaces(h *house) {
 		backwards = append(backwards, row)
 	}
 	var total atomic.Int64
-	together(8, func(i int) {
+	concurrently(8, func(i int) {
 		batch := rows
 		if i%2 == 1 {
 			batch = backwards // whoever waits for another must not wait in a circle
 		}
-		added, err := s.ImportSubscribers(s.Context(), act("subscriber import"), batch)
+		added, err := s.ImportSubscribers(s.Context(), staffAction("subscriber import"), batch)
 		if err != nil || added != 0 && added != len(rows) {
 			s.Errorf("%d were added, %v; want all of them or none", added, err)
 		}
@@ -285,15 +285,15 @@ func importRaces(h *house) {
 	}
 }
 
-func importAgainstActivations(h *house) {
-	s := h.shop("10000")
+func importAgainstActivations(h *harness) {
+	s := h.fixture("10000")
 	for i := range 5 {
 		mobile := fmt.Sprintf("97000000%02d", i)
 		var wins atomic.Int64
-		together(4, func(j int) {
+		concurrently(4, func(j int) {
 			id := fmt.Sprintf("2%02d%03d", i, j)
 			if j == 0 {
-				added, err := s.ImportSubscribers(s.Context(), act("subscriber import"), []admin.ImportRow{s.importRow(2, id, mobile)})
+				added, err := s.ImportSubscribers(s.Context(), staffAction("subscriber import"), []admin.ImportRow{s.importRow(2, id, mobile)})
 				wins.Add(int64(added))
 				if err != nil {
 					s.refused("an import of a number that is taken", err)
@@ -313,8 +313,8 @@ func importAgainstActivations(h *house) {
 	}
 }
 
-func badImports(h *house) {
-	s := h.shop("10000")
+func badImports(h *harness) {
+	s := h.fixture("10000")
 	s.subscriber("100001", "9800000001")
 	stranger := s.importRow(2, "200009", "9700000009")
 	stranger.OperatorID = 4711
@@ -336,7 +336,7 @@ func badImports(h *house) {
 		{s.importRow(8, "200006", "9700000006"), "", false},
 	}
 	good := s.importRow(9, "200005", "9700000005")
-	acts := len(s.acts())
+	auditEntries := len(s.auditEntries())
 	for _, row := range rows {
 		verdicts, err := s.CheckImport(s.Context(), []admin.ImportRow{row.row}, noon)
 		s.must(err)
@@ -346,13 +346,13 @@ func badImports(h *house) {
 		if row.problem == "" {
 			continue
 		}
-		_, err = s.ImportSubscribers(s.Context(), act("subscriber import"), []admin.ImportRow{good, row.row})
+		_, err = s.ImportSubscribers(s.Context(), staffAction("subscriber import"), []admin.ImportRow{good, row.row})
 		s.refused(row.problem, err)
 	}
 	if _, _, err := s.FindSubscriber(s.Context(), "200005"); err == nil {
 		s.Error("a good row of a bad batch was imported")
 	}
-	if got := len(s.acts()); got != acts {
-		s.Errorf("%d acts were logged for what was refused", got-acts)
+	if got := len(s.auditEntries()); got != auditEntries {
+		s.Errorf("%d acts were logged for what was refused", got-auditEntries)
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 )
 
-// actsAreFound asks for acts by each filter, and for a list page by page.
-func actsAreFound(h *house) {
+// auditEntriesFound searches audit entries by each filter, and in pages.
+func auditEntriesFound(h *harness) {
 	h.components("TV-BASIC")
 	first, second := h.operator("one"), h.operator("two") // acts 1 and 2
 	top := func(by string, operatorID int64, reference string, at time.Time) {
-		done := act("wallet topup")
+		done := staffAction("wallet topup")
 		done.Actor, done.At = by, at
 		_, _, err := h.TopUp(h.Context(), done, admin.TopUp{OperatorID: operatorID, Amount: rupees("5"), Reference: reference})
 		h.must(err)
@@ -58,7 +58,7 @@ func actsAreFound(h *house) {
 			h.Errorf("%s: found %v; want %v", tt.what, got, tt.want)
 		}
 	}
-	all := h.acts()
+	all := h.auditEntries()
 	slices.Reverse(all)
 	found, err := h.FindAuditEntries(h.Context(), admin.AuditQuery{Limit: 100})
 	h.must(err)
@@ -67,21 +67,21 @@ func actsAreFound(h *house) {
 	}
 }
 
-// actsUnderVouchers has many ask for one thing at once, as the clicks of somebody who
-// is impatient do on several nodes.
-func actsUnderVouchers(h *house) {
+// vouchersUsedOnce has concurrent callers use one voucher, like repeated clicks on
+// several nodes.
+func vouchersUsedOnce(h *harness) {
 	operator := h.operator("one")
 	under := func(action, voucher string) admin.StaffAction {
-		done := act(action)
+		done := staffAction(action)
 		done.Voucher = voucher
 		done.Reason = done.VoucherNote()
 		return done
 	}
 	const once, other = "AAAA2222BBBB", "CCCC3333DDDD"
 	var issued atomic.Int32
-	var clerks sync.WaitGroup
+	var callers sync.WaitGroup
 	for range 8 {
-		clerks.Go(func() {
+		callers.Go(func() {
 			switch _, err := h.IssueKey(h.Context(), under("key issue", once), newCredential(operator.ID)); {
 			case err == nil:
 				issued.Add(1)
@@ -90,7 +90,7 @@ func actsUnderVouchers(h *house) {
 			}
 		})
 	}
-	clerks.Wait()
+	callers.Wait()
 	keys, err := h.Keys(h.Context(), operator.ID)
 	h.must(err)
 	if issued.Load() != 1 || len(keys) != 1 {
@@ -107,11 +107,11 @@ func actsUnderVouchers(h *house) {
 		h.Error("something was done under a voucher that nobody used")
 	}
 
-	// A voucher is used whatever it was used for, and a refused act uses none.
+	// A voucher counts for every action, and a refused action does not use it.
 	_, err = h.CreateOperator(h.Context(), under("lco create", once), operator)
 	h.refused("another act under a used voucher", err)
 	h.refused("a key that is not there", h.RevokeKey(h.Context(), under("key revoke", other), 4711))
-	// A rotation is one act, though it is written down for both keys.
+	// A rotation is one action, though it has an entry for each key.
 	successor, err := h.RotateKey(h.Context(), under("key rotate", other), keys[0].ID, noon, newCredential(operator.ID))
 	h.must(err)
 	last, found, err := h.AuditEntryByVoucher(h.Context(), other)

@@ -7,10 +7,10 @@ import (
 	"github.com/coaxhq/coax/internal/bulk"
 )
 
-// bulkAstray has five rows: one refused and one cancelled that were charged all the
+// bulkOrphans has five rows: one refused and one cancelled that were charged all the
 // same, one refused that was not, one done, and one that never began.
-func bulkAstray(h *house) {
-	s := h.shop("10000")
+func bulkOrphans(h *harness) {
+	s := h.fixture("10000")
 	other := *s
 	other.operator = h.operator("other")
 	s.topUp(other.operator, "1000")
@@ -23,7 +23,7 @@ func bulkAstray(h *house) {
 	if _, err := h.CancelBulkJob(h.Context(), s.operator.ID, "JOB-1", noon); err != nil {
 		h.Fatal(err)
 	}
-	astray := func(want ...int) {
+	orphans := func(want ...int) {
 		h.Helper()
 		rows, err := h.OrphanedBulkRows(h.Context(), s.operator.ID, "JOB-1", 10)
 		h.must(err)
@@ -35,15 +35,15 @@ func bulkAstray(h *house) {
 			h.Errorf("astray are %v; want %v", found, want)
 		}
 	}
-	astray()
+	orphans()
 	s.reserve(s.activation("bulk-JOB-1-1", "9811111111", "100001"))
 	s.reserve(s.activation("bulk-JOB-1-4", "9811111114", "100004"))
 	s.reserve(s.activation("bulk-JOB-1-5", "9811111115", "100005"))
-	// Another operator's key of the same text is another key.
+	// Another operator's equal key is another key.
 	foreign := other.activation("bulk-JOB-1-2", "9811111112", "100002")
 	foreign.ID = "CX-foreign"
 	other.reserve(foreign)
-	astray(1, 4)
+	orphans(1, 4)
 	if rows, err := h.OrphanedBulkRows(h.Context(), s.operator.ID, "JOB-1", 1); err != nil || len(rows) != 1 {
 		h.Errorf("%d rows, %v; want no more than were asked for", len(rows), err)
 	}
@@ -51,10 +51,10 @@ func bulkAstray(h *house) {
 		h.Errorf("another operator finds %d rows, %v", len(rows), err)
 	}
 	h.bulkSettle(hold, 1, bulk.RowDone)
-	astray(4)
+	orphans(4)
 }
 
-func bulkOpenJobs(h *house) {
+func bulkOpenJobs(h *harness) {
 	asha, binu := h.operator("asha"), h.operator("binu")
 	open := func(what string, want int) {
 		h.Helper()

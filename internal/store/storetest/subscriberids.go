@@ -10,13 +10,12 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// GivesOutEveryID demands of a store that ids have as few digits as there are ids
-// of: the very last one is given out, then a longer one, and again the last one when
-// whoever had it lets go of it. Of three digits, which the store is told to begin
-// with, there are few enough to use them up.
-func GivesOutEveryID(t *testing.T, store Store, assignIDsOf func(digits int) *subscription.IDs) {
+// AssignsEveryID requires that a store assigns the shortest free ids: the very last one
+// of a length, then a longer one, and the last one again when it is released. The store
+// is told to begin with three digits, of which there are few enough to use up.
+func AssignsEveryID(t *testing.T, store Store, assignIDsOf func(digits int) *subscription.IDs) {
 	t.Helper()
-	s := (&house{TB: t, Store: store}).shop("1000000")
+	s := (&harness{TB: t, Store: store}).fixture("1000000")
 	const last = "471"
 	var rows []admin.ImportRow
 	for n := range 1_000 {
@@ -24,22 +23,21 @@ func GivesOutEveryID(t *testing.T, store Store, assignIDsOf func(digits int) *su
 			rows = append(rows, s.importRow(n+2, id, fmt.Sprintf("97%08d", n)))
 		}
 	}
-	// In the order of an index longer ones lie between them, and such as are no
-	// number.
+	// In index order, longer ids and ids that are not numbers lie between them.
 	for n, id := range []string{"4710", "47109", "47A"} {
 		rows = append(rows, s.importRow(1_002+n, id, fmt.Sprintf("9700001%03d", n)))
 	}
 	for batch := range slices.Chunk(rows, 100) {
-		_, err := s.ImportSubscribers(s.Context(), act("subscriber import"), batch)
+		_, err := s.ImportSubscribers(s.Context(), staffAction("subscriber import"), batch)
 		s.must(err)
 	}
 	ids := assignIDsOf(3)
 
 	sold := 0
-	question := operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Activate, PlanID: s.plan.ID, Mobile: "9800000000"}
+	query := operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Activate, PlanID: s.plan.ID, Mobile: "9800000000"}
 	activate := func(when, want string) operation.Operation {
 		t.Helper()
-		id := s.facts(question).FreeID
+		id := s.snapshot(query).FreeID
 		if id != want && (want != "" || len(id) != 4) {
 			t.Fatalf("%s: an activation gets %q; want %q, or any of four digits if that is empty", when, id, want)
 		}

@@ -10,16 +10,16 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// walkJob is the bulk renewal that a walk starts; walkDraft is one that nobody does.
+// walkJob is a bulk renewal that is started; walkDraft is one that is not.
 const walkJob, walkDraft = "WALK-JOB", "WALK-DRAFT"
 
-func (w *walk) bulkDrafts() {
+func (w *methodCaller) bulkDrafts() {
 	for _, id := range []string{walkJob, walkDraft} {
-		job := bulk.Job{OperatorID: w.on.OperatorID, ID: id, Actor: "web:asha", Title: "walk", State: bulk.Draft, CreatedAt: w.on.Now}
+		job := bulk.Job{OperatorID: w.filled.OperatorID, ID: id, Actor: "web:asha", Title: "walk", State: bulk.Draft, CreatedAt: w.filled.Now}
 		var rows []bulk.Row
 		for n := 1; n <= 6; n++ {
 			rows = append(rows, bulk.Row{
-				Number: n, SubscriberID: w.on.Subscribers[n], PlanID: w.plan.ID, Kind: operation.Renew,
+				Number: n, SubscriberID: w.filled.Subscribers[n], PlanID: w.plan.ID, Kind: operation.Renew,
 				IdempotencyKey: fmt.Sprintf("bulk-%s-%d", id, n), Quoted: w.plan.Price, State: bulk.RowQueued,
 			})
 		}
@@ -27,43 +27,44 @@ func (w *walk) bulkDrafts() {
 	}
 }
 
-func (w *walk) bulkStart() {
-	started, err := w.StartBulkJob(w.Context(), w.on.OperatorID, walkJob, w.on.Now)
+func (w *methodCaller) bulkStart() {
+	started, err := w.StartBulkJob(w.Context(), w.filled.OperatorID, walkJob, w.filled.Now)
 	if err != nil || !started {
 		w.Fatalf("started %v, %v", started, err)
 	}
 }
 
-// bulkInterruptions has the job wait for its operator, who lets it go on.
-func (w *walk) bulkInterruptions() {
-	interrupted, err := w.InterruptIdleBulkJobs(w.Context(), w.on.Now.Add(time.Hour), w.on.Now)
+// bulkInterruptions interrupts the job, and its operator continues it.
+func (w *methodCaller) bulkInterruptions() {
+	interrupted, err := w.InterruptIdleBulkJobs(w.Context(), w.filled.Now.Add(time.Hour), w.filled.Now)
 	w.must(err)
 	waiting, err := w.InterruptedBulkJobs(w.Context())
 	w.must(err)
-	continued, err := w.ContinueBulkJob(w.Context(), w.on.OperatorID, walkJob, "web:asha", w.on.Now)
+	continued, err := w.ContinueBulkJob(w.Context(), w.filled.OperatorID, walkJob, "web:asha", w.filled.Now)
 	if err != nil || !continued || interrupted == 0 || len(waiting) != interrupted {
 		w.Fatalf("%d interrupted, %d wait, continued %v, %v", interrupted, len(waiting), continued, err)
 	}
 }
 
-// bulkSuspension suspends the operator, whose job waits then, and activates it again.
-func (w *walk) bulkSuspension() {
+// bulkSuspension suspends the operator, which interrupts its job, and activates it
+// again.
+func (w *methodCaller) bulkSuspension() {
 	for _, status := range []subscription.OperatorStatus{subscription.OperatorInactive, subscription.OperatorActive} {
-		w.must(first(w.ChangeOperator(w.Context(), act("lco set"), w.on.OperatorID, admin.OperatorChange{Status: &status})))
-		suspended, err := w.InterruptSuspendedBulkJobs(w.Context(), w.on.OperatorID, w.on.Now)
+		w.must(first(w.ChangeOperator(w.Context(), staffAction("lco set"), w.filled.OperatorID, admin.OperatorChange{Status: &status})))
+		suspended, err := w.InterruptSuspendedBulkJobs(w.Context(), w.filled.OperatorID, w.filled.Now)
 		if err != nil || suspended != (status == subscription.OperatorInactive) {
 			w.Fatalf("%s: suspended %v, %v", status, suspended, err)
 		}
 	}
-	continued, err := w.ContinueBulkJob(w.Context(), w.on.OperatorID, walkJob, "web:asha", w.on.Now)
+	continued, err := w.ContinueBulkJob(w.Context(), w.filled.OperatorID, walkJob, "web:asha", w.filled.Now)
 	if err != nil || !continued {
 		w.Fatalf("continued %v, %v", continued, err)
 	}
 }
 
-// bulkWork gives the job a turn of one row; every other one ends in review.
-func (w *walk) bulkWork() {
-	now := w.on.Now
+// bulkWork works on one row; every other row ends in review.
+func (w *methodCaller) bulkWork() {
+	now := w.filled.Now
 	job, found, err := w.ClaimBulkJob(w.Context(), bulk.Claim{Now: now, Node: "node-1", Until: now})
 	if err != nil || !found {
 		w.Fatalf("claimed %v, %v", found, err)
@@ -83,8 +84,8 @@ func (w *walk) bulkWork() {
 	w.must(w.ReleaseBulkJob(w.Context(), hold, bulk.Release{Again: now, Review: now}))
 }
 
-func (w *walk) bulkRows() {
+func (w *methodCaller) bulkRows() {
 	for _, state := range []bulk.RowState{"", bulk.RowInReview} {
-		w.must(first(w.BulkRows(w.Context(), w.on.OperatorID, walkJob, bulk.Page{State: state, Limit: 10})))
+		w.must(first(w.BulkRows(w.Context(), w.filled.OperatorID, walkJob, bulk.Page{State: state, Limit: 10})))
 	}
 }

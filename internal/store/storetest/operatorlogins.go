@@ -13,41 +13,41 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-var peopleTests = []test{
-	{"an operator's login has one of the operator's roles", operatorRoles},
-	{"an owner acts on the own operator's logins and keys only", ownerStaysWithin},
+var operatorLoginTests = []test{
+	{"an operator's login has an operator role", operatorRoles},
+	{"an owner acts only on the operator's own logins and keys", ownerStaysWithin},
 	{"an owner of a suspended operator changes nothing", suspendedOwner},
-	{"an operator keeps an enabled owner whatever owners do", lastOwner},
-	{"two owners who demote each other leave one", ownersDemoteEachOther},
-	{"a required second factor is read with every person of the operator", secondFactorRequired},
-	{"a suspension interrupts the running job until the operator's people continue it", suspensionInterruptsJobs},
-	{"a job of an operator that was suspended by an older release is interrupted", suspendedJobInterrupted},
-	{"app password resets by an operator's people are bounded within a minute", resetsThrottled},
-	{"app password resets of a suspended operator are refused to its people", suspendedResets},
+	{"an operator keeps one enabled owner", lastOwner},
+	{"two owners demoting each other leave one", ownersDemoteEachOther},
+	{"a required second factor is read with each login of the operator", secondFactorRequired},
+	{"a suspension interrupts running jobs until they are continued", suspensionInterruptsJobs},
+	{"a job of an operator suspended by an older release is interrupted", suspendedJobInterrupted},
+	{"app password resets by operator logins are limited per minute", resetsThrottled},
+	{"app password resets of a suspended operator are refused", suspendedResets},
 }
 
-// person makes a login of an operator.
-func (h *house) person(username string, role login.Role, operatorID int64) login.Account {
+// person creates a login of an operator.
+func (h *harness) person(username string, role login.Role, operatorID int64) login.Account {
 	h.Helper()
 	account := newAccount(username)
 	account.Realm, account.Role, account.OperatorID = login.Operator, role, operatorID
 	return h.account(account)
 }
 
-// ownersAct is an action of an owner of an operator.
+// ownersAct returns an action of an operator's owner.
 func ownersAct(action admin.Action, operatorID int64) admin.StaffAction {
-	act := act(string(action))
-	act.Actor, act.OperatorScope = "web:owner", operatorID
-	return act
+	staffAction := staffAction(string(action))
+	staffAction.Actor, staffAction.OperatorScope = "web:owner", operatorID
+	return staffAction
 }
 
-func (h *house) status(operatorID int64, status subscription.OperatorStatus) {
+func (h *harness) status(operatorID int64, status subscription.OperatorStatus) {
 	h.Helper()
-	_, err := h.ChangeOperator(h.Context(), act("lco set"), operatorID, admin.OperatorChange{Status: &status})
+	_, err := h.ChangeOperator(h.Context(), staffAction("lco set"), operatorID, admin.OperatorChange{Status: &status})
 	h.must(err)
 }
 
-func operatorRoles(h *house) {
+func operatorRoles(h *harness) {
 	operator := h.operator("one")
 	for _, role := range login.Operator.Roles() {
 		h.person("the-"+string(role), role, operator.ID)
@@ -58,7 +58,7 @@ func operatorRoles(h *house) {
 			h.Errorf("%s is read back as %+v", role, got.Person)
 		}
 	}
-	// The schema itself refuses a role of the other side.
+	// The schema itself refuses a role of the other kind.
 	for i, row := range []struct {
 		realm    login.Realm
 		role     login.Role
@@ -66,12 +66,12 @@ func operatorRoles(h *house) {
 	}{{login.Operator, login.Finance, operator.ID}, {login.Staff, login.Counter, 0}, {login.Staff, login.ReadOnly, 0}} {
 		account := newAccount(name("wrong", i))
 		account.Realm, account.Role, account.OperatorID = row.realm, row.role, row.operator
-		if _, err := h.CreateLogin(h.Context(), act("login create"), account); err == nil {
+		if _, err := h.CreateLogin(h.Context(), staffAction("login create"), account); err == nil {
 			h.Errorf("a login of %s as %s was written", row.realm, row.role)
 		}
 	}
 	counter := login.Counter
-	_, err := h.ChangeLogin(h.Context(), act("login set"), h.known("the-owner").ID, admin.LoginChange{Role: &counter})
+	_, err := h.ChangeLogin(h.Context(), staffAction("login set"), h.known("the-owner").ID, admin.LoginChange{Role: &counter})
 	h.must(err)
 	h.status(operator.ID, subscription.OperatorInactive)
 	if got := h.known("the-owner"); got.Role != counter || !got.OperatorSuspended {
@@ -79,13 +79,13 @@ func operatorRoles(h *house) {
 	}
 }
 
-func ownerStaysWithin(h *house) {
+func ownerStaysWithin(h *harness) {
 	mine, other := h.operator("mine"), h.operator("other")
 	staff := h.account(newAccount("staff"))
 	theirs := h.person("theirs", login.Owner, other.ID)
 	theirKey, myKey := h.key(other), h.key(mine)
 	h.person("owner", login.Owner, mine.ID)
-	before := len(h.acts())
+	before := len(h.auditEntries())
 	yes, required := true, true
 	foreign := newAccount("foreign")
 	foreign.Realm, foreign.Role, foreign.OperatorID = login.Operator, login.Owner, other.ID
@@ -122,7 +122,7 @@ func ownerStaysWithin(h *house) {
 			h.Errorf("an owner could %s", what)
 		}
 	}
-	if after := len(h.acts()); after != before {
+	if after := len(h.auditEntries()); after != before {
 		h.Errorf("%d staff actions were written for what was refused", after-before)
 	}
 	if h.known("staff").Disabled || h.known("theirs").Disabled || h.known("theirs").PasswordHash != "$hash of theirs" {
@@ -131,13 +131,13 @@ func ownerStaysWithin(h *house) {
 	h.must(h.RevokeKey(h.Context(), ownersAct(admin.KeyRevoke, mine.ID), myKey.ID))
 	key, err := h.Key(h.Context(), myKey.ID)
 	h.must(err)
-	acts := h.acts()
-	if last := acts[len(acts)-1]; key.RevokedAt.IsZero() || last.Actor != "web:owner" || last.OperatorID != mine.ID || last.Action != "key revoke" {
+	auditEntries := h.auditEntries()
+	if last := auditEntries[len(auditEntries)-1]; key.RevokedAt.IsZero() || last.Actor != "web:owner" || last.OperatorID != mine.ID || last.Action != "key revoke" {
 		h.Errorf("the own key is %+v, written down as %+v", key, last)
 	}
 }
 
-func suspendedOwner(h *house) {
+func suspendedOwner(h *harness) {
 	mine := h.operator("mine")
 	owner := h.person("owner", login.Owner, mine.ID)
 	key := h.key(mine)
@@ -154,11 +154,11 @@ func suspendedOwner(h *house) {
 		h.refused(what, err)
 	}
 	// Staff still can.
-	_, err := h.ChangeLogin(h.Context(), act("login set"), owner.ID, admin.LoginChange{Name: &name})
+	_, err := h.ChangeLogin(h.Context(), staffAction("login set"), owner.ID, admin.LoginChange{Name: &name})
 	h.must(err)
 }
 
-func lastOwner(h *house) {
+func lastOwner(h *harness) {
 	mine := h.operator("mine")
 	asha, binu := h.person("asha", login.Owner, mine.ID), h.person("binu", login.Owner, mine.ID)
 	h.person("counter", login.Counter, mine.ID)
@@ -174,17 +174,17 @@ func lastOwner(h *house) {
 	h.must(change(binu.ID, admin.LoginChange{Disabled: &no}))
 	h.must(change(asha.ID, admin.LoginChange{Role: &counter}))
 	h.refused("demote who is the last now", change(binu.ID, admin.LoginChange{Role: &counter}))
-	// Staff may: they can make another owner.
-	_, err := h.ChangeLogin(h.Context(), act("login set"), binu.ID, admin.LoginChange{Disabled: &yes})
+	// Staff may: they can create another owner.
+	_, err := h.ChangeLogin(h.Context(), staffAction("login set"), binu.ID, admin.LoginChange{Disabled: &yes})
 	h.must(err)
 }
 
-func ownersDemoteEachOther(h *house) {
+func ownersDemoteEachOther(h *harness) {
 	mine := h.operator("mine")
 	owners := []login.Account{h.person("asha", login.Owner, mine.ID), h.person("binu", login.Owner, mine.ID)}
 	counter := login.Counter
 	var done atomic.Int32
-	together(2, func(i int) {
+	concurrently(2, func(i int) {
 		_, err := h.ChangeLogin(h.Context(), ownersAct(admin.LoginSet, mine.ID), owners[i].ID, admin.LoginChange{Role: &counter})
 		if refusal := (*admin.Refusal)(nil); err == nil {
 			done.Add(1)
@@ -197,7 +197,7 @@ func ownersDemoteEachOther(h *house) {
 	}
 }
 
-func secondFactorRequired(h *house) {
+func secondFactorRequired(h *harness) {
 	mine, other := h.operator("mine"), h.operator("other")
 	owner := h.person("owner", login.Owner, mine.ID)
 	h.person("elsewhere", login.Owner, other.ID)
@@ -220,7 +220,7 @@ func secondFactorRequired(h *house) {
 	}
 }
 
-func suspensionInterruptsJobs(h *house) {
+func suspensionInterruptsJobs(h *harness) {
 	operator, other := h.operator("asha"), h.operator("binu")
 	h.bulkStarted(other, "OTHER", 2)
 	otherHold := h.bulkHold(noon)
@@ -268,7 +268,7 @@ func suspensionInterruptsJobs(h *house) {
 	}
 }
 
-func suspendedJobInterrupted(h *house) {
+func suspendedJobInterrupted(h *harness) {
 	operator := h.operator("asha")
 	h.bulkStarted(operator, "JOB-1", 2)
 	if suspended, err := h.InterruptSuspendedBulkJobs(h.Context(), operator.ID, noon); err != nil || suspended {
@@ -284,17 +284,17 @@ func suspendedJobInterrupted(h *house) {
 	}
 }
 
-func resetsThrottled(h *house) {
-	s := h.shop("1000")
+func resetsThrottled(h *harness) {
+	s := h.fixture("1000")
 	s.subscriber("100001", "9800000001")
 	reset := func(by bool, at time.Time) error {
-		act := act("password reset")
-		act.At = at
-		return first(s.BeginPasswordReset(s.Context(), act, admin.PasswordReset{OperatorID: s.operator.ID, SubscriberID: "100001", Reference: "PW1", ByOperator: by}))
+		staffAction := staffAction("password reset")
+		staffAction.At = at
+		return first(s.BeginPasswordReset(s.Context(), staffAction, admin.PasswordReset{OperatorID: s.operator.ID, SubscriberID: "100001", Reference: "PW1", ByOperator: by}))
 	}
 	s.must(reset(true, noon))
 	var done, refused atomic.Int32
-	together(2*admin.ResetsAMinute, func(int) {
+	concurrently(2*admin.ResetsAMinute, func(int) {
 		err := reset(true, noon.Add(10*time.Second))
 		if tooMany := (*admin.TooManyResets)(nil); err == nil {
 			done.Add(1)
@@ -319,18 +319,18 @@ func resetsThrottled(h *house) {
 	s.must(reset(true, noon.Add(-24*time.Hour))) // a clock that was set back locks nobody out
 }
 
-func suspendedResets(h *house) {
-	s := h.shop("1000")
+func suspendedResets(h *harness) {
+	s := h.fixture("1000")
 	s.subscriber("100001", "9800000001")
 	h.status(s.operator.ID, subscription.OperatorInactive)
 	reset := admin.PasswordReset{OperatorID: s.operator.ID, SubscriberID: "100001", Reference: "PW1", ByOperator: true}
-	before := len(h.acts())
-	_, err := s.BeginPasswordReset(s.Context(), act("password reset"), reset)
+	before := len(h.auditEntries())
+	_, err := s.BeginPasswordReset(s.Context(), staffAction("password reset"), reset)
 	s.refused("a suspended operator's", err)
-	if after := len(h.acts()); after != before {
+	if after := len(h.auditEntries()); after != before {
 		s.Errorf("%d staff actions were written for a refused reset", after-before)
 	}
 	reset.ByOperator = false
-	_, err = s.BeginPasswordReset(s.Context(), act("password reset"), reset)
+	_, err = s.BeginPasswordReset(s.Context(), staffAction("password reset"), reset)
 	s.must(err)
 }
