@@ -4,8 +4,8 @@
 # needs cgo: the targets that use it ask for it themselves.
 export CGO_ENABLED = 0
 
-# Without the folder's name in them, builds of one clone are found in the cache by the
-# next, and binaries, tests and linters share what they compile.
+# -trimpath keeps the folder's name out of builds, so that clones, binaries, tests and
+# linters share the build cache.
 export GOFLAGS := -trimpath $(GOFLAGS)
 
 DEMO_DIR ?= .demo
@@ -14,35 +14,36 @@ PKG      ?= ./...
 COUNT    ?= 1
 STORE    ?= sqlite
 PAGES    ?= 20x
-# Where tests keep pictures of the pages they looked at.
+# Where tests save pictures of pages.
 export COAX_TEST_SHOTS ?= $(CURDIR)/.shots
 
 # The first seed of the simulation. A fresh one for each run, printed by make test.
 SEED ?=
 
-# SQLite is C that was translated to Go and has locks of its own: watching each of its
-# steps for races would take most of the suite's time. Password hashing shares nothing.
+# SQLite is C translated to Go, with its own locks: the race detector would spend most of
+# the suite's time in it. Password hashing shares no memory.
 RACE = -race -gcflags='modernc.org/...=-race=false' -gcflags='golang.org/x/crypto/...=-race=false'
 
-# Packages whose goroutines meet. Their tests run under the race detector, in two steps.
+# Packages whose goroutines share memory. Their tests run under the race detector, in two
+# steps.
 RACED_STORES = ./internal/store/sqlite ./internal/store/postgres ./internal/e2e/races
 RACED_OTHERS = ./internal/operation ./internal/access ./internal/bulk ./internal/catalogue ./internal/httpapi ./internal/login \
 	./internal/provider/... ./internal/requestlog ./internal/server ./internal/telemetry ./client
-# Everything else, slow packages first: at the end one of them would have the machine
-# to itself, and half of it would be idle.
+# Everything else, slow packages first: started last, one of them would run alone on half
+# of the machine.
 SLOW   = ./internal/sim ./internal/e2e/pages ./internal/e2e/cli ./internal/e2e/nodes ./internal/e2e/api ./internal/docstest
 UNRACED = $(SLOW) $$(go list ./... | grep -vxF "$$(go list $(RACED_STORES) $(RACED_OTHERS) $(SLOW))")
 
-# Most tests wait for a process, a disk or a database now and then: more of them than
-# there are processors run at a time. lint has vetted them. Steps run side by side, so that
-# one or two packages of each are enough; more of them only get in each other's way.
+# Most tests wait for a process, a disk or a database at times, so more of them than there
+# are processors run at once. lint has vetted them. The steps run in parallel, so one or two
+# packages of each are enough.
 PACKAGES = 1
 GOTEST = go test -count=1 -vet=off -p $(PACKAGES) -parallel 4 -timeout 30m
 
-# How the tests of a long target are run; what it takes is bounded by its timeout.
+# How the tests of a long target are run; each target has a timeout.
 LONG = go test -count=1 -parallel 4 -tags long -v
 
-# Pinned in a module of its own, so that a linter's needs never become the product's.
+# Pinned in a module of its own, so that the linter's dependencies are not the product's.
 STATICCHECK = go tool -modfile=tools/go.mod staticcheck
 
 # Runs a command beside a PostgreSQL server that all its tests share.
@@ -70,7 +71,7 @@ build-bench: build
 	go build -trimpath -o bin/coaxbench ./cmd/coaxbench
 
 .PHONY: demo
-demo: build ## Run a whole Coax with nothing to configure, and three months of made-up history (DEMO_DIR=.demo ARGS="--addr 127.0.0.1:0")
+demo: build ## Run Coax without configuration, with a simulated provider and three months of made-up history (DEMO_DIR=.demo ARGS="--addr 127.0.0.1:0")
 	bin/coax demo --history --dir $(DEMO_DIR) $(ARGS)
 
 .PHONY: test
@@ -81,8 +82,8 @@ test: tools-present lint test-bin ## Lint and the tests that every change has to
 test-bin: build
 	go build -tags failpoints -o bin/coax-failpoints ./cmd/coax
 
-# The steps of make test, with the binaries and the database server there. They run side
-# by side: one after the other, each would end with one package and an idle processor.
+# The steps of make test, run with the binaries and a database server. They run in parallel:
+# in sequence, each would end with one package and an idle processor.
 .PHONY: test-run test-seed test-unraced test-stores test-others test-postgres test-raced
 test-run: export COAX_TEST_SEED := $(or $(COAX_TEST_SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 test-run: test-seed
@@ -136,11 +137,11 @@ lint: ## gofmt, go vet and staticcheck; needs only Go
 	$(STATICCHECK) -tags long ./...
 
 .PHONY: race
-race: ## Only the tests of some packages, raced (PKG=./internal/store/... COUNT=20 ARGS="-run Reserve" STORE=postgres)
+race: ## Repeat the tests of some packages under the race detector (PKG=./internal/store/... COUNT=20 ARGS="-run Reserve" STORE=postgres)
 	COAX_TEST_STORE=$(STORE) CGO_ENABLED=1 go test $(RACE) -count=$(COUNT) -timeout 40m $(ARGS) $(PKG)
 
-# The long tests. Each target is bounded, and CONTRIBUTING.md says which of them guards
-# what. Their sizes can be raised.
+# The long tests. Each target has a time limit; CONTRIBUTING.md says when to run which. Their
+# sizes can be raised.
 
 HISTORIES ?= 2000
 PAIRS     ?=
@@ -157,7 +158,7 @@ OPERATIONS ?= 1000000
 test-long: sim sim-postgres torture torture-postgres linear walcut diskfull planted failover e2e-long e2e-postgres race-long plans audit-scale fuzz mutation ## Every long test, one after the other; some hours
 
 .PHONY: sim
-sim: ## Simulate whole histories with every kind of fault, and put each fault at every place (HISTORIES=10000 PAIRS=all SEED=1); some 12 minutes
+sim: ## Simulate whole histories with every kind of fault, each injected at every point (HISTORIES=10000 PAIRS=all SEED=1); some 12 minutes
 	HISTORIES=$(HISTORIES) PAIRS=$(PAIRS) COAX_TEST_SEED=$(SEED) $(LONG) -timeout 4h ./internal/sim
 
 .PHONY: sim-postgres
@@ -169,11 +170,11 @@ torture: tools-present test-bin ## Kill nodes at random and at every crash point
 	$(TEST_BIN) COAX_TEST_STORE=sqlite COAX_TEST_TORTURE_CYCLES=$(CYCLES) COAX_TEST_TORTURE_SEED=$(or $(SEED),1) $(LONG) -timeout 2h ./internal/torture
 
 .PHONY: torture-postgres
-torture-postgres: tools-present test-bin ## The same on PostgreSQL, which is torn away as well (CYCLES=200); some 10 minutes
+torture-postgres: tools-present test-bin ## The same on PostgreSQL, which is killed as well (CYCLES=200); some 10 minutes
 	$(TEST_BIN) COAX_TEST_STORE=postgres COAX_TEST_TORTURE_CYCLES=$(CYCLES) COAX_TEST_TORTURE_SEED=$(or $(SEED),1) $(LONG) -timeout 2h ./internal/torture
 
 .PHONY: linear
-linear: tools-present ## Run two nodes with many clients, and look for an order that explains the answers (HISTORIES=200); some 5 minutes
+linear: tools-present ## Run two nodes with many clients, and check that the answers are linearizable (HISTORIES=200); some 5 minutes
 	COAX_TEST_LINEAR_HISTORIES=$(if $(filter file,$(origin HISTORIES)),50,$(HISTORIES)) $(LONG) -timeout 2h ./internal/linearizability
 
 .PHONY: walcut
@@ -181,15 +182,15 @@ walcut: tools-present ## Cut the power at random bytes of SQLite's log, under lo
 	COAX_TEST_CUTS=$(CUTS) COAX_TEST_ANSWERS=1000 $(LONG) -timeout 2h ./internal/durability
 
 .PHONY: diskfull
-diskfull: test-bin ## Fill the disk under a demo at work, again and again (FILLS=50); needs a namespace; some 2 minutes
+diskfull: test-bin ## Fill the disk of a running demo, repeatedly (FILLS=50); needs a namespace; some 2 minutes
 	$(TEST_BIN) COAX_TEST_FILLS=$(FILLS) $(LONG) -timeout 1h ./internal/e2e/diskfull
 
 .PHONY: planted
-planted: tools-present ## Plant each bug of internal/planted and have it found (PLANT=08); some 20 minutes
+planted: tools-present ## Apply each known bug of internal/planted and check that a test finds it (PLANT=08); some 20 minutes
 	COAX_TEST_PLANTED=$(PLANT) $(LONG) -timeout 2h ./internal/planted
 
 .PHONY: failover
-failover: tools-present test-bin ## Kill the primary under load, again and again, and switch over as often (ROUNDS=20); a minute a round
+failover: tools-present test-bin ## Kill the primary under load, repeatedly, and switch over as often (ROUNDS=20); a minute a round
 	$(TEST_BIN) COAX_TEST_FAILOVER_ROUNDS=$(ROUNDS) $(LONG) -timeout 2h ./internal/e2e/failover
 
 .PHONY: e2e-long
@@ -201,24 +202,24 @@ e2e-postgres: tools-present test-bin ## Command-line and browser stories on Post
 	$(TEST_BIN) COAX_TEST_STORE=postgres COAX_TEST_LOOKS=no $(PGSERVER) $(LONG) -timeout 40m ./internal/e2e/cli ./internal/e2e/pages ./internal/audit
 
 .PHONY: race-long
-race-long: tools-present test-bin ## Everything that can be raced under the race detector; some 20 minutes
+race-long: tools-present test-bin ## All tests under the race detector; some 20 minutes
 	$(TEST_BIN) HISTORIES=30 CGO_ENABLED=1 $(PGSERVER) go test $(RACE) -count=1 -parallel 4 -timeout 40m ./...
 
 .PHONY: plans
-plans: tools-present ## Fill tables and look at the plan of every statement of a request, on both stores; some 3 minutes
+plans: tools-present ## Fill tables and check the query plan of every statement of a request, on both stores; some 3 minutes
 	$(PGSERVER) $(LONG) -timeout 30m ./internal/store/sqlite ./internal/store/postgres
 
 .PHONY: audit-scale
-audit-scale: ## Fill a store with very many operations, audit it, and measure what that takes (OPERATIONS=2000000 STORE=postgres); some 10 minutes
+audit-scale: ## Fill a store with very many operations, audit it, and measure time and memory (OPERATIONS=2000000 STORE=postgres); some 10 minutes
 	COAX_TEST_STORE=$(STORE) COAX_TEST_AUDIT_OPERATIONS=$(OPERATIONS) $(LONG) -timeout 2h ./internal/audit
 
 .PHONY: fuzz
-fuzz: ## Run every fuzz target for a while, two side by side (FUZZTIME=20s each, PKG=./signing/...)
+fuzz: ## Run every fuzz target, two at a time (FUZZTIME=20s each, PKG=./signing/...)
 	FUZZTIME=$(FUZZTIME) scripts/fuzz $(PKG)
 	$(LONG) -timeout 20m ./scripts
 
 .PHONY: mutation
-mutation: ## Change the rules a little, place by place, and count what the tests notice (MUTATE="internal/money signing"); half an hour
+mutation: ## Mutate the rules, one place at a time, and count what the tests notice (MUTATE="internal/money signing"); half an hour
 	scripts/mutation $(MUTATE)
 
 .PHONY: ha-demo
@@ -249,9 +250,9 @@ vectors: ## Check the signing vectors with a second implementation, in Python
 	python3 contract/vectors/check.py
 
 .PHONY: tools-present
-tools-present: ## Install what the tests need beside Go, where it is missing
+tools-present: ## Install the missing tools that tests need besides Go
 	@scripts/tools-present
 
 .PHONY: clean
-clean: ## Remove what was built, the demo's data in .demo and the pictures of pages in .shots
+clean: ## Remove build output, the demo's data in .demo and the pictures of pages in .shots
 	rm -rf bin .cover .demo .shots coverage.out coverage.html
