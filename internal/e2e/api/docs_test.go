@@ -68,7 +68,7 @@ func TestDocs_EverySetting(t *testing.T) {
 }
 
 func TestDocs_StaffPermissions(t *testing.T) {
-	want := []string{"act | support | finance | administrator"}
+	want := []string{"action | support | finance | administrator"}
 	for _, action := range admin.Actions() {
 		row := "`" + string(action) + "`"
 		for _, role := range []admin.Role{admin.Support, admin.Finance, admin.Administrator} {
