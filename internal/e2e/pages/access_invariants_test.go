@@ -10,13 +10,13 @@ import (
 	"github.com/coaxhq/coax/internal/web"
 )
 
-// What must hold of the matrix whatever its file says. The lists are written by hand and
-// not taken from the routes: a rule that changes has to be changed here, too.
+// Invariants of the access matrix. The lists are written by hand and not derived from the
+// routes: a rule that changes must be changed here, too.
 var (
-	// strangersMay is what somebody without a session can use.
-	strangersMay = []string{"GET  /sign-in", "POST /sign-in"}
+	// anonymousMay is what can be used without a session.
+	anonymousMay = []string{"GET  /sign-in", "POST /sign-in"}
 
-	// unfinishedMay is where people go on who have not finished signing in.
+	// unfinishedMay is what can be used in the middle of signing in.
 	unfinishedMay = map[login.Stage][]string{
 		login.NeedsCode: {"POST /sign-in", "GET  /sign-in/code", "POST /sign-in/code"},
 		login.NeedsTOTP: {"POST /sign-in", "GET  /account/second-factor", "POST /account/second-factor/offer", "POST /account/second-factor",
@@ -24,10 +24,10 @@ var (
 		login.NeedsPassword: {"POST /sign-in", "GET  /account/password", "POST /account/password"},
 	}
 
-	// changesNothing are forms that whoever only looks may send.
+	// changesNothing are forms that read-only roles may send.
 	changesNothing = []string{"POST /panel/requests/{id}"}
 
-	// administratorsOnly is what makes or changes logins, keys, operators and plans.
+	// administratorsOnly are forms that create or change logins, keys, operators and plans.
 	administratorsOnly = []string{
 		"POST /console/staff", "POST /console/operators/{id}/logins",
 		"POST /console/staff/{login}/name", "POST /console/operators/{id}/logins/{login}/name",
@@ -49,7 +49,7 @@ var (
 		"POST /console/commission/close",
 	}
 
-	// widensAccess needs a password that was given a short while ago.
+	// widensAccess needs a recent step-up.
 	widensAccess = []string{
 		"POST /console/operators/{id}/whitelist/add",
 		"POST /console/staff/{login}/access (enable)", "POST /console/operators/{id}/logins/{login}/access (enable)",
@@ -65,16 +65,16 @@ var (
 		"POST /panel/subscribers/{id}/password",
 	}
 
-	// ownersOnly is what an operator's owner does, and nobody else.
+	// ownersOnly is for an operator's owner only.
 	ownersOnly = []string{
 		"GET  /panel/people", "GET  /panel/people/{login}", "POST /panel/people", "POST /panel/people/second-factor",
 		"POST /panel/people/{login}/name", "POST /panel/people/{login}/role", "POST /panel/people/{login}/access",
 		"POST /panel/people/{login}/reset-password", "POST /panel/people/{login}/reset-second-factor", "POST /panel/keys/{key}/revoke",
 	}
 
-	// doneAtOnce are the console's only forms that need no such password, and some of the
-	// panel's: they narrow access or move nothing.
-	doneAtOnce = []string{
+	// needsNoStepUp are the console's only forms without a step-up, and some of the panel's:
+	// they narrow access or move no money.
+	needsNoStepUp = []string{
 		"POST /panel/keys/{key}/revoke", "POST /panel/people/{login}/access (disable)",
 		"POST /console/staff/{login}/access (disable)", "POST /console/operators/{id}/logins/{login}/access (disable)",
 		"POST /console/operators/{id}/status (suspend)", "POST /console/operators/{id}/api (disable)", "POST /console/operators/{id}/rate-limit (lower)",
@@ -87,10 +87,10 @@ var (
 		"POST /console/catalogue/new/preview", "POST /console/catalogue/plans/{id}/preview",
 	}
 
-	// whileSuspended are the panel's forms that a suspended operator's people can send.
+	// whileSuspended are the panel's forms that a suspended operator's logins can send.
 	whileSuspended = []string{"POST /panel/requests/{id}"}
 
-	// makesOperations is refused in maintenance.
+	// makesOperations are forms that are refused in maintenance.
 	makesOperations = []string{
 		"POST /panel/activate", "POST /panel/subscribers/{id}/renew", "POST /panel/subscribers/{id}/advance-renew",
 		"POST /panel/bulk", "POST /panel/bulk/{id}/start", "POST /panel/bulk/{id}/continue",
@@ -100,24 +100,24 @@ var (
 func (m *accessMatrix) checkInvariants() {
 	m.t.Helper()
 	for _, list := range [][]string{
-		strangersMay, changesNothing, administratorsOnly, movesMoney, widensAccess, ownersOnly, doneAtOnce, whileSuspended, makesOperations,
+		anonymousMay, changesNothing, administratorsOnly, movesMoney, widensAccess, ownersOnly, needsNoStepUp, whileSuspended, makesOperations,
 	} {
 		for _, name := range list {
 			if !slices.ContainsFunc(m.attempts, func(a attempt) bool { return a.key() == name || a.name() == name }) {
-				m.t.Errorf("a list names %s, which is not tried", name)
+				m.t.Errorf("a list names %s, which is not in the matrix", name)
 			}
 		}
 	}
 	for s, rows := range m.answers {
 		for i, try := range m.attempts {
-			anybody := false
+			allowed := false
 			for j, v := range m.visitors {
 				m.checkAnswer(s, try, v, rows[i][j], m.answers[situation{}][i][j])
-				anybody = anybody || rows[i][j][0] == letIn
+				allowed = allowed || rows[i][j][0] == letIn
 			}
 			suspended := s.suspended && try.route.Area == web.Panel
-			if slices.Contains(widensAccess, try.name()) && !anybody && !suspended {
-				m.t.Errorf("%s, %v: nobody is let in, and so nobody can be asked for the password", try.name(), s)
+			if slices.Contains(widensAccess, try.name()) && !allowed && !suspended {
+				m.t.Errorf("%s, %v: no role is allowed, so the step-up is not checked", try.name(), s)
 			}
 		}
 	}
@@ -125,7 +125,7 @@ func (m *accessMatrix) checkInvariants() {
 		for i, c := range m.calls {
 			want := fault.OK
 			switch {
-			case s.suspended: // which the contract checks first
+			case s.suspended: // the contract checks this first
 				want = fault.LCOInactive
 			case s.maintenance && c.order != nil:
 				want = fault.ServiceUnavailable
@@ -137,32 +137,32 @@ func (m *accessMatrix) checkInvariants() {
 	}
 }
 
-// checkAnswer checks one answer, fresh and stale, beside the one that the same visitor
-// gets while nothing is in the way.
+// checkAnswer checks one answer, with a fresh and a stale session, also against the same
+// visitor's answer for an active operator without maintenance.
 func (m *accessMatrix) checkAnswer(s situation, try attempt, v matrixVisitor, got, usual [2]answer) {
 	m.t.Helper()
 	wrong := func(why string) {
 		m.t.Helper()
 		m.t.Errorf("%s as %s, %v: %s: %s", try.name(), v.name, s, cell(got), why)
 	}
-	// Of is whether the attempt is on a list, of routes or of single attempts.
+	// of reports whether the attempt is on a list of routes or attempts.
 	of := func(list []string) bool { return slices.Contains(list, try.key()) || slices.Contains(list, try.name()) }
 	area, post := try.route.Area, try.route.Method == http.MethodPost
 	in := got[0] == letIn || got[1] == letIn
 
 	switch {
 	case v.stage == "" && area != web.Account && got != [2]answer{signIn, signIn}:
-		wrong("a stranger is sent to sign in")
-	case v.stage == "" && in && !of(strangersMay):
-		wrong("a stranger is let in nowhere but at the sign-in page")
+		wrong("an anonymous visitor is sent to sign in")
+	case v.stage == "" && in && !of(anonymousMay):
+		wrong("an anonymous visitor may use the sign-in page only")
 	case v.stage != "" && !v.whole() && in && !of(unfinishedMay[v.stage]):
-		wrong("who has not finished signing in is let in nowhere but where they go on")
+		wrong("an unfinished sign-in may only be continued")
 	case v.realm == login.Staff && area == web.Panel && in:
 		wrong("staff does not use the panel")
 	case v.realm == login.Operator && area == web.Console && in:
-		wrong("an operator's people do not use the console")
+		wrong("operators' logins do not use the console")
 	case (v.role == login.Viewer || v.role == login.ReadOnly) && post && area != web.Account && in && !of(changesNothing):
-		wrong("who only looks changes nothing")
+		wrong("a read-only role changes nothing")
 	case v.role != login.Owner && of(ownersOnly) && in:
 		wrong("it is for owners only")
 	case v.role != login.Administrator && of(administratorsOnly) && in:
@@ -172,28 +172,28 @@ func (m *accessMatrix) checkAnswer(s situation, try attempt, v matrixVisitor, go
 	}
 	switch {
 	case got[1] == letIn && got[0] != letIn:
-		wrong("an old password lets in further than a new one")
+		wrong("a stale session is allowed more than a fresh one")
 	case (of(widensAccess) || of(movesMoney)) && got[0] == letIn && got[1] != stepUp:
 		wrong("it needs a step-up")
-	case of(doneAtOnce) && got[0] == letIn && got[1] != letIn:
-		wrong("it is done at once")
-	case area == web.Console && post && got[1] == letIn && !of(doneAtOnce):
+	case of(needsNoStepUp) && got[0] == letIn && got[1] != letIn:
+		wrong("it needs no step-up")
+	case area == web.Console && post && got[1] == letIn && !of(needsNoStepUp):
 		wrong("a form of the console needs a step-up unless it is listed")
 	}
 	switch {
 	case in && usual[0] != letIn:
-		wrong("it lets in somebody whom it does not let in usually")
+		wrong("it is refused usually, and must be here")
 	case v.realm == login.Staff && got != usual:
-		wrong("staff is let in whatever becomes of an operator, and in maintenance")
+		wrong("suspension and maintenance change nothing for staff")
 	case s.maintenance && of(makesOperations) && in:
-		wrong("no operation begins in maintenance")
+		wrong("no operation starts in maintenance")
 	}
 	if s.suspended && !s.maintenance && area == web.Panel && post && usual[0] == letIn {
 		switch listed := of(whileSuspended); {
 		case in && !listed:
-			wrong("a suspended operator's people do not send this")
+			wrong("a suspended operator's logins cannot send this")
 		case !in && listed && v.role == login.Owner:
-			wrong("it is listed as something that a suspended operator's people can send")
+			wrong("it is listed as allowed for suspended operators")
 		}
 	}
 	if strings.HasPrefix(string(got[0]), "4") || strings.HasPrefix(string(got[0]), "5") {

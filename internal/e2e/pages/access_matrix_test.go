@@ -30,20 +30,19 @@ import (
 	"github.com/coaxhq/coax/internal/web"
 )
 
-var update = flag.Bool("update", false, "write testdata/access-matrix.txt anew")
+var update = flag.Bool("update", false, "rewrite testdata/access-matrix.txt")
 
 const matrixFile = "testdata/access-matrix.txt"
 
-// Every route of the site is asked for by every kind of visitor, with a password that
-// was given just now and one that was given too long ago, while the operator is active
-// and suspended, and in maintenance. The answers are compared with a file that people
-// review, not with the routes' own rules; checkInvariants says what must hold whatever
-// the file says.
+// Every route is requested by every kind of visitor, with a fresh and a stale session, with
+// an active and a suspended operator, with and without maintenance. The answers are compared
+// with a file that is reviewed by hand, not with the routes' rules, and with the invariants
+// of checkInvariants.
 func TestAccessMatrix(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
 	m := newAccessMatrix(t)
-	m.ask()
+	m.run()
 	got := m.text()
 	if *update {
 		if err := os.WriteFile(matrixFile, []byte(got), 0o644); err != nil {
@@ -55,13 +54,13 @@ func TestAccessMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s differs; look at every line, then run: go test ./internal/e2e/pages -run TestAccessMatrix -update\n%s",
+		t.Errorf("%s differs; review every line, then run: go test ./internal/e2e/pages -run TestAccessMatrix -update\n%s",
 			filepath.Base(matrixFile), differing(string(want), got))
 	}
 	m.checkInvariants()
 }
 
-// answer is the class of an answer, as the file writes it.
+// answer is the kind of an answer, as written in the file.
 type answer string
 
 const (
@@ -80,25 +79,25 @@ const (
 const matrixLegend = `# Who gets which answer from which page and form. Written by TestAccessMatrix (run it with
 # -update) and compared with a running node. Review every changed line.
 #
-#   in     let in: the page is shown, or the form was read
+#   in     allowed: the page is shown, or the form was processed
 #   no     refused: 403
-#   up     the password is asked for again, and nothing is done
-#   in/up  let in within five minutes of giving the password, and asked for it after that
+#   up     a step-up is required, and nothing is done
+#   in/up  allowed within five minutes of the last step-up, which is required after that
 #   susp   refused because the operator is suspended
 #   maint  refused because of maintenance
-#   sign   sent to sign in
-#   code, totp, pass   sent to finish signing in: give the code, set up a second factor, choose a password
-#   home   sent to their own first page
+#   sign   redirected to the sign-in page
+#   code, totp, pass   redirected to finish signing in: enter the code, set up a second factor, choose a password
+#   home   redirected to the visitor's home page
 #
-# Visitors: nobody; an operator's people; staff; and people who have not finished signing in:
-# +code owes the code, +totp has to set up a second factor, +pass has to choose a password.
+# Visitors: anonymous; operators' roles; staff roles; and logins that have not finished signing in:
+# +code must enter the code, +totp must set up a second factor, +pass must choose a password.
 `
 
-// situation is how the installation stands while everybody asks.
+// situation is a state of the installation.
 type situation struct{ suspended, maintenance bool }
 
-// situations are in the order in which they are asked about: a bulk renewal that is
-// started while nothing is in the way could not be started afterwards.
+// situations are in the order in which they are run: a bulk renewal that is started in the
+// last one could not be started again.
 var situations = []situation{{true, true}, {false, true}, {true, false}, {false, false}}
 
 func (s situation) String() string {
@@ -115,24 +114,25 @@ func (s situation) String() string {
 // matrixVisitor is a kind of visitor.
 type matrixVisitor struct {
 	name     string
-	username string // empty for nobody
+	username string // empty for an anonymous visitor
 	realm    login.Realm
 	role     login.Role
-	stage    login.Stage // empty for nobody
-	passkey  int64       // the id of theirs; 0 for none
+	stage    login.Stage // empty for an anonymous visitor
+	passkey  int64       // the id of the visitor's passkey; 0 for none
 }
 
-// ownPasskey stands in an address for the visitor's own passkey.
+// ownPasskey is the placeholder in a path for the visitor's own passkey.
 const ownPasskey = "own-passkey"
 
-// whole: signed in to the end, and so has a password that can be too old.
+// whole reports whether the visitor has finished signing in; only then can a session be
+// stale.
 func (v matrixVisitor) whole() bool { return v.stage == login.Complete }
 
-// attempt is one request that is tried as everybody: a route with what stands in the
-// places of its address, and a form.
+// attempt is one request that every visitor sends: a route, a path with its wildcards
+// filled in, and a form.
 type attempt struct {
 	route web.Route
-	// note tells two attempts at one route apart.
+	// note distinguishes two attempts at one route.
 	note string
 	path string
 	form url.Values
@@ -155,8 +155,8 @@ type accessMatrix struct {
 	// api are the codes of the API by situation and call.
 	api   map[situation][]fault.Code
 	calls []apiAttempt
-	// limited is the operator that is suspended; subject is another one, which
-	// staff's forms are about.
+	// limited is the operator that is suspended; subject is another one, which the
+	// console's forms change.
 	limited int64
 	subject int64
 }
@@ -185,7 +185,7 @@ func (m *accessMatrix) must(err error) {
 }
 
 func (m *accessMatrix) makeVisitors() {
-	m.visitors = []matrixVisitor{{name: "nobody"}}
+	m.visitors = []matrixVisitor{{name: "anonymous"}}
 	add := func(name string, realm login.Realm, role login.Role, stage login.Stage) {
 		var operatorID int64
 		if realm == login.Operator {
@@ -199,7 +199,7 @@ func (m *accessMatrix) makeVisitors() {
 			m.NewLogin(m.t, username, role, operatorID)
 		}
 		v := matrixVisitor{name: name, username: username, realm: realm, role: role, stage: stage}
-		// With a second factor nothing changes for somebody where one becomes required.
+		// A login with a second factor is not affected when one becomes required.
 		if stage == login.NeedsCode || stage == login.Complete {
 			v.passkey = m.enrol(v)
 		}
@@ -218,8 +218,7 @@ func (m *accessMatrix) makeVisitors() {
 	add("owner+pass", login.Operator, login.Owner, login.NeedsPassword)
 }
 
-// open begins a session without the password: hashing one for every session would be
-// most of what the test takes.
+// open creates a session without the password: hashing would take most of the test's time.
 func (m *accessMatrix) open(v matrixVisitor, stale bool) (token string) {
 	m.t.Helper()
 	if v.username == "" {
@@ -227,7 +226,7 @@ func (m *accessMatrix) open(v matrixVisitor, stale bool) (token string) {
 	}
 	account, found, err := m.Node.Store.AccountByUsername(context.Background(), v.username)
 	if err != nil || !found {
-		m.t.Fatalf("%s is not there: %v", v.username, err)
+		m.t.Fatalf("login %s: found %v, %v", v.username, found, err)
 	}
 	bytes := make([]byte, 32)
 	_, _ = rand.Read(bytes)
@@ -249,7 +248,7 @@ func (m *accessMatrix) stageOf(v matrixVisitor) login.Stage {
 	return session.Stage
 }
 
-// enrol sets up codes and a passkey.
+// enrol sets up TOTP and a passkey.
 func (m *accessMatrix) enrol(v matrixVisitor) (passkeyID int64) {
 	m.t.Helper()
 	account, _, err := m.Node.Store.AccountByUsername(context.Background(), v.username)
@@ -266,15 +265,15 @@ func (m *accessMatrix) enrol(v matrixVisitor) (passkeyID int64) {
 	return passkeys[0].ID
 }
 
-// makeAttempts furnishes what addresses name, and lists what is tried. A form is empty
-// unless it is listed here: whoever is let in is told what is missing.
+// makeAttempts creates the objects that paths name, and lists the attempts. A form is empty
+// unless it is listed here: an allowed visitor then gets a validation error.
 func (m *accessMatrix) makeAttempts() {
 	ctx := context.Background()
 	me, ids := m.NewSubscribers(2)
-	subscriber, callers := ids[0], ids[1] // the first may be renewed by a bulk renewal meanwhile
+	subscriber, callers := ids[0], ids[1] // a bulk renewal may renew the first meanwhile
 	_, inReview := m.StartReview(me, "activate", "reset_applied", "9812340001", "matrix-review-1")
 	reviewed := inReview.Text("transaction_id")
-	// A call that was refused for its signature can be compared with one's own.
+	// A call refused for its signature has a form to compare strings to sign.
 	m.Expect("a wrong signature", e2e.Call{As: e2e.Caller{Key: me.Key, Secret: "cxs_another"}, Path: e2e.Balance}, fault.InvalidSignature)
 	requests, err := m.Node.Requests.Search(ctx, m.limited, requestlog.Query{Limit: 1})
 	m.must(err)
@@ -295,7 +294,7 @@ func (m *accessMatrix) makeAttempts() {
 	colleague, _, err := m.Admin.CreateLogin(ctx, admin.NewLogin{Username: "colleague", Name: "Colleague", Role: login.Owner, OperatorID: m.limited})
 	m.must(err)
 
-	// Proposals that are declined: to approve one of them says so.
+	// Declined proposals: approving one is refused as already decided.
 	service := func(who string) *admin.Service {
 		return admin.NewService(m.Node.Store, m.Node.Vault, "web:"+who, m.Now).WithRole(admin.Finance, admin.Limits{})
 	}
@@ -308,19 +307,19 @@ func (m *accessMatrix) makeAttempts() {
 	settlement := declined(service("maker").SubmitSettlement(ctx, reviewed, false, "For the matrix."))
 	topUp := declined(service("maker").SubmitTopUp(ctx, admin.TopUp{OperatorID: m.subject, Amount: e2e.Rupees(m.t, "1.00"), Reference: "R-1"}))
 
-	// Lists that were checked, one for each thing that can be done with one.
+	// Checked bulk renewals, one for each action on one.
 	ownerToken := m.open(m.visitor("owner"), false)
 	job := func() string {
 		_, location, _ := m.send(ownerToken, http.MethodPost, "/panel/bulk", url.Values{"within": {"expired"}, "subscriber": {subscriber}})
 		id, made := strings.CutPrefix(location, "/panel/bulk/")
 		if !made {
-			m.t.Fatalf("a bulk renewal is not made: sent to %q", location)
+			m.t.Fatalf("create a bulk renewal: redirected to %q", location)
 		}
 		return id
 	}
 
-	// What stands in the places of addresses, by what the address begins with.
-	places := []struct{ prefix, place, value string }{
+	// The values of the wildcards, by the prefix of the path.
+	wildcards := []struct{ prefix, name, value string }{
 		{"/account/passkeys/", "{passkey}", ownPasskey},
 		{"/console/operators/", "{id}", fmt.Sprint(m.subject)},
 		{"/console/operators/{id}/keys/{key}/revoke", "{key}", fmt.Sprint(revoked.ID)},
@@ -378,13 +377,13 @@ func (m *accessMatrix) makeAttempts() {
 	}
 	for _, route := range m.Node.Site.Routes() {
 		path := route.Path
-		for _, p := range places {
-			if strings.HasPrefix(route.Path, p.prefix) {
-				path = strings.Replace(path, p.place, p.value, 1)
+		for _, w := range wildcards {
+			if strings.HasPrefix(route.Path, w.prefix) {
+				path = strings.Replace(path, w.name, w.value, 1)
 			}
 		}
 		if strings.Contains(path, "{") {
-			m.t.Fatalf("%s %s: say in places what stands in %s", route.Method, route.Path, path)
+			m.t.Fatalf("%s %s: add the value of the wildcard in %s", route.Method, route.Path, path)
 		}
 		name := route.Method + " " + route.Path
 		tries, listed := forms[name]
@@ -411,7 +410,7 @@ func (m *accessMatrix) makeAttempts() {
 	}
 }
 
-// apiAttempt is a call of the API; one without an order is a look-up.
+// apiAttempt is a call of the API; without an order it is a look-up.
 type apiAttempt struct {
 	name, path string
 	order      e2e.Order
@@ -426,7 +425,7 @@ func (m *accessMatrix) visitor(name string) matrixVisitor {
 	return m.visitors[at]
 }
 
-// operatorIs restores the operator that staff's forms are about.
+// operatorIs restores the operator that the console's forms change.
 func (m *accessMatrix) operatorIs(status subscription.OperatorStatus, api subscription.APIAccess, rate int) func() {
 	var change admin.OperatorChange
 	if status != "" {
@@ -455,8 +454,8 @@ func (m *accessMatrix) loginIs(id int64, disabled bool) func() {
 	}
 }
 
-// ask tries everything as everybody in every situation.
-func (m *accessMatrix) ask() {
+// run makes every attempt as every visitor in every situation.
+func (m *accessMatrix) run() {
 	for _, s := range situations {
 		m.arrange(s)
 		tokens := m.openAll()
@@ -476,7 +475,7 @@ func (m *accessMatrix) ask() {
 	}
 }
 
-// openAll begins a fresh and a stale session for every visitor.
+// openAll creates a fresh and a stale session for every visitor.
 func (m *accessMatrix) openAll() [][2]string {
 	tokens := make([][2]string, len(m.visitors))
 	for i, v := range m.visitors {
@@ -488,14 +487,14 @@ func (m *accessMatrix) openAll() [][2]string {
 // visit makes an attempt as one visitor, with a fresh session and with a stale one. Only
 // an administrator gets as far as changing what prepare restores.
 func (m *accessMatrix) visit(try attempt, v matrixVisitor, tokens [2]string, s situation) (got [2]answer) {
-	// Only whom the form lets in changes anything, and so finds it prepared each time.
+	// Only the visitor whom the form allows changes anything, so only that one prepares.
 	preparer := login.Administrator
 	if try.route.Area == web.Panel {
 		preparer = login.Owner
 	}
 	for k, token := range tokens {
 		if k == 1 && !v.whole() {
-			got[1] = got[0] // there is no password to be too old
+			got[1] = got[0] // the session cannot be stale
 			break
 		}
 		if try.prepare != nil && v.role == preparer && v.whole() {
@@ -529,7 +528,7 @@ func (m *accessMatrix) call(c apiAttempt) fault.Code {
 	return m.Send(call).Code
 }
 
-// send sends a request as the site's own pages do.
+// send sends a request as the service's own pages do.
 func (m *accessMatrix) send(token, method, path string, form url.Values) (status int, location, text string) {
 	m.t.Helper()
 	var body io.Reader
@@ -560,7 +559,7 @@ func (m *accessMatrix) send(token, method, path string, form url.Values) (status
 	return response.StatusCode, response.Header.Get("Location"), string(read)
 }
 
-// try makes one attempt and says what kind of answer came.
+// try makes one attempt and returns the kind of answer.
 func (m *accessMatrix) try(try attempt, v matrixVisitor, token string, s situation) answer {
 	m.t.Helper()
 	status, location, text := m.send(token, try.route.Method, strings.Replace(try.path, ownPasskey, fmt.Sprint(v.passkey), 1), try.form)
@@ -588,12 +587,12 @@ func (m *accessMatrix) try(try attempt, v matrixVisitor, token string, s situati
 	case status == http.StatusOK, status == http.StatusSeeOther, status == http.StatusUnprocessableEntity, status == http.StatusTooManyRequests:
 		return letIn
 	}
-	m.t.Errorf("%s as %s, %v: %d to %q; the matrix has no name for that", try.name(), v.name, s, status, location)
+	m.t.Errorf("%s as %s, %v: %d to %q; the matrix has no name for this answer", try.name(), v.name, s, status, location)
 	return answer(fmt.Sprint(status))
 }
 
-// text writes the matrix: all of it for an active operator without maintenance, and of
-// the other situations what differs from that.
+// text returns the matrix: all of it for an active operator without maintenance, and the
+// differences for the other situations.
 func (m *accessMatrix) text() string {
 	var out bytes.Buffer
 	out.WriteString(matrixLegend)
@@ -616,7 +615,7 @@ func (m *accessMatrix) text() string {
 	for _, s := range []situation{{}, {suspended: true}, {maintenance: true}, {true, true}} {
 		fmt.Fprintf(&out, "\n## %s", s)
 		if s != (situation{}) {
-			out.WriteString(": what differs from the above")
+			out.WriteString(": differences from the above")
 		}
 		out.WriteString("\n\n")
 		line("", names)
@@ -636,7 +635,7 @@ func (m *accessMatrix) text() string {
 			}
 		}
 	}
-	out.WriteString("\n## The API, whose callers have no role: the code of the answer\n\n")
+	out.WriteString("\n## The API (callers have no role): the code of the answer\n\n")
 	order := []situation{{}, {suspended: true}, {maintenance: true}, {true, true}}
 	row := func(name string, cells []string) {
 		out.WriteString(strings.TrimRight(fmt.Sprintf("%-19s  %-6s  %-12s  %-19s  %s", name, cells[0], cells[1], cells[2], cells[3]), " ") + "\n")
@@ -652,7 +651,7 @@ func (m *accessMatrix) text() string {
 	return out.String()
 }
 
-// cell is what the file says of fresh and stale.
+// cell returns the file's text for a fresh and a stale session.
 func cell(both [2]answer) string {
 	if both[0] == both[1] {
 		return string(both[0])
@@ -660,7 +659,7 @@ func cell(both [2]answer) string {
 	return string(both[0]) + "/" + string(both[1])
 }
 
-// differing shows the lines that one text has and the other has not.
+// differing returns the lines that only one of the texts has.
 func differing(want, got string) string {
 	has := func(text string) map[string]bool {
 		lines := map[string]bool{}

@@ -15,7 +15,7 @@ import (
 	"github.com/coaxhq/coax/internal/login"
 )
 
-// accessEnv has one administrator, admin, who acts in the console over HTTP.
+// accessEnv is an Env with one administrator, signed in to the console.
 type accessEnv struct {
 	*e2e.Env
 	t     *testing.T
@@ -28,8 +28,8 @@ func newAccess(t *testing.T) *accessEnv {
 	return &accessEnv{Env: w, t: t, admin: w.SignIn(t, w.Demo.Admin)}
 }
 
-// proposes has somebody propose a top-up, and returns the path of the proposal.
-func (a *accessEnv) proposes(b *e2e.Browser, reference string) string {
+// propose proposes a top-up, and returns the path of the proposal.
+func (a *accessEnv) propose(b *e2e.Browser, reference string) string {
 	a.t.Helper()
 	wallet := a.OperatorPage("/wallet")
 	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"900000"}, "reference": {reference}}).RedirectsTo(a.t, wallet)
@@ -42,9 +42,8 @@ func (a *accessEnv) proposes(b *e2e.Browser, reference string) string {
 
 var shownPassword = regexp.MustCompile(`<code class="copyable-value">(\w{4}-\w{4}-\w{4}-\w{4})</code>`)
 
-// creates has somebody create a staff login in the console, and returns it with the
-// password that is shown.
-func (a *accessEnv) creates(b *e2e.Browser, username string, role login.Role) demo.Login {
+// createLogin creates a staff login in the console, and returns it with the password shown.
+func (a *accessEnv) createLogin(b *e2e.Browser, username string, role login.Role) demo.Login {
 	a.t.Helper()
 	return a.password(username, b.Post("/console/staff", url.Values{
 		"form": {"create"}, "once": {voucherOn(a.t, b, "/console/staff")}, "name": {"Somebody"}, "username": {username}, "role": {string(role)},
@@ -60,7 +59,7 @@ func voucherOn(t *testing.T, b *e2e.Browser, page string) string {
 	return found[1]
 }
 
-// password reads the password off the page that shows it once.
+// password reads the password from the page that shows it once.
 func (a *accessEnv) password(username string, shown e2e.Page) demo.Login {
 	a.t.Helper()
 	shown.Shows(a.t, http.StatusOK, "This is shown once.", username)
@@ -71,8 +70,8 @@ func (a *accessEnv) password(username string, shown e2e.Page) demo.Login {
 	return demo.Login{Username: username, Password: found[1]}
 }
 
-// enters signs somebody in with a password that has to be replaced first.
-func (a *accessEnv) enters(who demo.Login) *e2e.Browser {
+// firstSignIn signs in with a temporary password and replaces it.
+func (a *accessEnv) firstSignIn(who demo.Login) *e2e.Browser {
 	a.t.Helper()
 	b := a.Browser(a.t)
 	b.SignIn(who.Username, who.Password)
@@ -82,8 +81,8 @@ func (a *accessEnv) enters(who demo.Login) *e2e.Browser {
 	return b
 }
 
-// refuses demands that somebody cannot approve, is told why, and is offered no button.
-func (a *accessEnv) refuses(b *e2e.Browser, proposal, why string) {
+// checkRefused checks that approving is refused with a reason, and that no page offers it.
+func (a *accessEnv) checkRefused(b *e2e.Browser, proposal, why string) {
 	a.t.Helper()
 	b.Post(proposal+"/approve", nil).Shows(a.t, http.StatusUnprocessableEntity, why)
 	if page := b.Get("/console/approvals").Shows(a.t, http.StatusOK, why); strings.Contains(page.Body, proposal+"/approve") {
@@ -103,44 +102,44 @@ func (a *accessEnv) page(username string) string {
 
 func TestApproval_CreatedLoginRefused(t *testing.T) {
 	a := newAccess(t)
-	proposal := a.proposes(a.admin, "NEFT-1")
-	own := a.enters(a.creates(a.admin, "puppet", login.Finance))
-	a.refuses(own, proposal, "admin created your login")
+	proposal := a.propose(a.admin, "NEFT-1")
+	own := a.firstSignIn(a.createLogin(a.admin, "puppet", login.Finance))
+	a.checkRefused(own, proposal, "admin created your login")
 	a.CheckAudit()
 }
 
 func TestApproval_ResetLoginRefused(t *testing.T) {
 	a := newAccess(t)
-	proposal := a.proposes(a.admin, "NEFT-1")
+	proposal := a.propose(a.admin, "NEFT-1")
 	page := a.page("finance")
 	shown := a.admin.Post(page+"/reset-password", url.Values{"form": {"reset-password"}, "once": {voucherOn(t, a.admin, page)}})
-	a.refuses(a.enters(a.password("finance", shown)), proposal, "admin reset your password")
+	a.checkRefused(a.firstSignIn(a.password("finance", shown)), proposal, "admin reset your password")
 	a.CheckAudit()
 }
 
 func TestApproval_RaisedLoginRefused(t *testing.T) {
 	a := newAccess(t)
-	proposal := a.proposes(a.admin, "NEFT-1")
-	viewer := a.enters(a.creates(a.admin, "vani", login.Viewer))
+	proposal := a.propose(a.admin, "NEFT-1")
+	viewer := a.firstSignIn(a.createLogin(a.admin, "vani", login.Viewer))
 	page := a.page("vani")
 	a.admin.Post(page+"/role", url.Values{"form": {"role"}, "role": {"finance"}}).RedirectsTo(t, page)
-	a.refuses(viewer, proposal, "admin created your login")
-	// The same of a viewer whom the command line made.
+	a.checkRefused(viewer, proposal, "admin created your login")
+	// The same for a viewer created by coax admin.
 	ravi := a.SignIn(t, a.NewLogin(t, "ravi", login.Viewer, 0))
 	page = a.page("ravi")
 	a.admin.Post(page+"/role", url.Values{"form": {"role"}, "role": {"finance"}}).RedirectsTo(t, page)
-	a.refuses(ravi, proposal, "admin gave you your role")
+	a.checkRefused(ravi, proposal, "admin gave you your role")
 	a.CheckAudit()
 }
 
 func TestApproval_SoleSponsorRefused(t *testing.T) {
 	a := newAccess(t)
-	puppet := a.enters(a.creates(a.admin, "puppet", login.Finance))
-	a.refuses(a.admin, a.proposes(puppet, "NEFT-1"), "you gave puppet access without a second person")
-	other := a.enters(a.creates(a.admin, "other", login.Finance))
+	puppet := a.firstSignIn(a.createLogin(a.admin, "puppet", login.Finance))
+	a.checkRefused(a.admin, a.propose(puppet, "NEFT-1"), "you gave puppet access without a second person")
+	other := a.firstSignIn(a.createLogin(a.admin, "other", login.Finance))
 	open := "/console/approvals/1"
-	a.refuses(other, open, "both come from admin alone")
-	// A finance login that the command line made is independent.
+	a.checkRefused(other, open, "both come from admin alone")
+	// A finance login created by coax admin is independent.
 	a.SignIn(t, a.Demo.Finance).Post(open+"/approve", nil).RedirectsTo(t, "/console/approvals")
 	a.CheckAudit()
 }
@@ -148,16 +147,16 @@ func TestApproval_SoleSponsorRefused(t *testing.T) {
 func TestApproval_NewLoginWaits(t *testing.T) {
 	a := newAccess(t)
 	finance := a.SignIn(t, a.Demo.Finance)
-	created := a.creates(a.admin, "asha", login.Finance)
+	created := a.createLogin(a.admin, "asha", login.Finance)
 	from := a.Now().Add(24 * time.Hour)
-	asha := a.enters(created)
-	a.refuses(asha, a.proposes(finance, "NEFT-1"), "it can approve from "+from.In(time.FixedZone("IST", 19800)).Format("2006-01-02 15:04"))
+	asha := a.firstSignIn(created)
+	a.checkRefused(asha, a.propose(finance, "NEFT-1"), "it can approve from "+from.In(time.FixedZone("IST", 19800)).Format("2006-01-02 15:04"))
 	finance.Post("/console/approvals/1/withdraw", url.Values{"reason": {"too early"}}).RedirectsTo(t, "/console/approvals")
 
 	a.Advance(24*time.Hour + time.Minute)
 	finance = a.SignIn(t, a.Demo.Finance)
 	asha = a.SignIn(t, demo.Login{Username: "asha", Password: "a kite over Kochi asha"})
-	asha.Post(a.proposes(finance, "NEFT-2")+"/approve", nil).RedirectsTo(t, "/console/approvals")
+	asha.Post(a.propose(finance, "NEFT-2")+"/approve", nil).RedirectsTo(t, "/console/approvals")
 	asha.Get(a.OperatorPage("/wallet")).Shows(t, http.StatusOK, "₹9,10,000.00")
 	a.CheckAudit()
 }
@@ -179,7 +178,7 @@ func TestStaffLogins_SecondAdministratorApproves(t *testing.T) {
 	second.Get("/console/approvals").Shows(t, http.StatusOK, "Ravi Kumar", "A password is made up when you approve this", "/console/approvals/1/approve")
 	made := a.password("ravi", second.Post("/console/approvals/1/approve", nil))
 	second.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "was approved already")
-	a.enters(made)
+	a.firstSignIn(made)
 
 	for path, form := range map[string]url.Values{
 		"/role":           {"form": {"role"}, "role": {"administrator"}},
@@ -188,7 +187,7 @@ func TestStaffLogins_SecondAdministratorApproves(t *testing.T) {
 		a.admin.Post(a.page("finance")+path, form).RedirectsTo(t, "/console/approvals")
 	}
 	second.Get("/console/approvals").Shows(t, http.StatusOK, "Finance → Administrator", "Reset a login&#39;s password", "Decided lately")
-	// Lowering a role and switching a login off wait for nobody.
+	// Lowering a role and disabling a login need no approval.
 	page := a.page("ravi")
 	a.admin.Post(page+"/role", url.Values{"form": {"role"}, "role": {"viewer"}}).RedirectsTo(t, page)
 	page = a.page("finance")
@@ -199,7 +198,7 @@ func TestStaffLogins_SecondAdministratorApproves(t *testing.T) {
 func TestProposals_LapseWithTheirMaker(t *testing.T) {
 	a := newAccess(t)
 	finance := a.SignIn(t, a.Demo.Finance)
-	proposal := a.proposes(finance, "NEFT-1")
+	proposal := a.propose(finance, "NEFT-1")
 	page := a.page("finance")
 	for _, disabled := range []string{"yes", "no"} {
 		a.admin.Post(page+"/access", url.Values{"form": {"access"}, "disabled": {disabled}}).RedirectsTo(t, page)
@@ -212,15 +211,15 @@ func TestProposals_LapseWithTheirMaker(t *testing.T) {
 
 func TestConsole_SingleAdministratorIsWarned(t *testing.T) {
 	a := newAccess(t)
-	const told = "There is no second administrator who can approve what you propose."
+	const warning = "There is no second administrator who can approve what you propose."
 	for _, page := range []string{"/console/", "/console/approvals"} {
-		a.admin.Get(page).Shows(t, http.StatusOK, told, "₹50,000.00", "coax admin login create")
-		if other := a.SignIn(t, a.Demo.Finance).Get(page); strings.Contains(other.Body, told) {
-			t.Errorf("%s tells somebody who is no administrator", page)
+		a.admin.Get(page).Shows(t, http.StatusOK, warning, "₹50,000.00", "coax admin login create")
+		if other := a.SignIn(t, a.Demo.Finance).Get(page); strings.Contains(other.Body, warning) {
+			t.Errorf("%s warns a login that is not an administrator", page)
 		}
 	}
 	a.NewLogin(t, "binu", login.Administrator, 0)
-	if page := a.admin.Get("/console/"); strings.Contains(page.Body, told) {
-		t.Error("there are two, and the page says that there is one")
+	if page := a.admin.Get("/console/"); strings.Contains(page.Body, warning) {
+		t.Error("the page warns although there are two administrators")
 	}
 }

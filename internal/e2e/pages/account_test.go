@@ -57,7 +57,7 @@ func TestAccount_SessionsListedAndEnded(t *testing.T) {
 	if len(shown) != 1 {
 		t.Fatalf("%d sessions can be ended; want the other one", len(shown))
 	}
-	// Somebody else who knows the session's name changes nothing by it.
+	// Another login that knows the session's id cannot end it.
 	stranger.Post(shown[0][1], nil)
 	there.Get("/panel/").Shows(t, http.StatusOK)
 	here.Post(shown[0][1], nil).RedirectsTo(t, "/account/")
@@ -77,7 +77,7 @@ func TestAccount_HindiPages(t *testing.T) {
 	b.SignIn(w.Demo.Operator.Username, w.Demo.Operator.Password).RedirectsTo(t, "/")
 	b.Post("/account/language", url.Values{"language": {"hi"}, "back": {"/panel/"}}).RedirectsTo(t, "/panel/")
 	b.Get("/panel/").Shows(t, http.StatusOK, `lang="hi"`, "नमस्ते")
-	// It is the person's, wherever they sign in next.
+	// The language belongs to the login, in every browser.
 	w.SignIn(t, w.Demo.Operator).Get("/panel/").Shows(t, http.StatusOK, `lang="hi"`)
 
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.URL("/sign-in"), nil)
@@ -92,7 +92,7 @@ func TestAccount_HindiPages(t *testing.T) {
 	b.Post("/account/theme", url.Values{"theme": {"pink"}}).Shows(t, http.StatusUnprocessableEntity)
 }
 
-// What was posted without a fresh proof is not done, and not forgotten either.
+// A form posted with a stale session is not processed, and its fields are kept.
 func TestStepUp_ReturnsToThePage(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)

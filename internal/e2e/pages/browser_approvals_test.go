@@ -32,8 +32,8 @@ func TestBrowser_ApprovalFromBothSides(t *testing.T) {
 	tab.Open(w.URL(w.OperatorPage("/wallet")))
 	tab.Sees("₹70,000.00")
 
-	// Alone, an administrator creates a login at once. It cannot approve yet, and what
-	// this administrator proposes never.
+	// A single administrator creates a login at once. It cannot approve yet, and never this
+	// administrator's proposals.
 	tab.Open(w.URL("/console/staff"))
 	tab.Fill("Name", "Puppet")
 	tab.Fill("Username", "puppet")

@@ -19,8 +19,7 @@ import (
 	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
-// An operator's people read their books in a browser: the statement, what is held
-// apart from it, the list of transactions, and both as files.
+// Statement, held amounts and transactions in a browser, and as files.
 func TestBrowser_StatementAndTransactions(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s")
@@ -54,7 +53,7 @@ func TestBrowser_StatementAndTransactions(t *testing.T) {
 	}
 	last := len(rows[0]) - 1
 	balance := w.WalletPaise(me)[0]
-	// What is held has left the wallet, and is in no line yet.
+	// The held amount has left the wallet and has no ledger line yet.
 	held := w.WalletPaise(me)[1]
 	if got, want := strings.ReplaceAll(rows[len(rows)-1][last], ".", ""), fmt.Sprint(balance+held); got != want {
 		t.Errorf("the statement closes at %s paise; the wallet and its holds are %s", got, want)
@@ -70,8 +69,8 @@ func TestBrowser_StatementAndTransactions(t *testing.T) {
 	b.Get("/panel/statement?after=nonsense!").Shows(t, http.StatusNotFound)
 }
 
-// A bulk renewal from the expiry list and one from a file: checked, started, run,
-// looked at row by row; and what another operator cannot see of it.
+// A bulk renewal from the expiry list and one from a file are checked, started and run;
+// another operator sees nothing of them.
 func TestBrowser_BulkRenewal(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
@@ -96,7 +95,7 @@ func TestBrowser_BulkRenewal(t *testing.T) {
 	tab.Sees("the wallet covers the sum")
 	tab.Check("panel-bulk-draft")
 	if now := w.WalletPaise(me)[0]; now != before {
-		t.Fatalf("a check has cost %d paise", before-now)
+		t.Fatalf("checking cost %d paise", before-now)
 	}
 	draft := tab.URL()
 	tab.Press("Renew 4 subscribers")
@@ -106,7 +105,7 @@ func TestBrowser_BulkRenewal(t *testing.T) {
 		t.Errorf("four renewals cost %d paise", cost)
 	}
 
-	// Sent once more, the form of a job that was started changes nothing.
+	// Sending the form of a started job again changes nothing.
 	b := w.SignIn(t, w.Demo.Operator)
 	at, err := url.Parse(draft)
 	if err != nil {
@@ -118,7 +117,7 @@ func TestBrowser_BulkRenewal(t *testing.T) {
 	}
 	b.Get(at.Path+"/csv").Shows(t, http.StatusOK, ids[0], "Done")
 
-	// To another operator it is not there.
+	// Another operator gets 404.
 	other := w.NewOperator("Another", access.AllPermissions)
 	stranger := w.SignIn(t, w.NewLogin(t, "stranger", "owner", other.OperatorID))
 	for _, path := range []string{at.Path, at.Path + "/csv"} {
@@ -149,23 +148,23 @@ func TestBrowser_BulkRenewal(t *testing.T) {
 		t.Errorf("five renewals cost %d paise", cost)
 	}
 
-	// A list that is put away stays away, and one that is sent as another operator's
-	// finds none of these subscribers.
+	// A cancelled list cannot be started, and a list of another operator finds none of
+	// these subscribers.
 	put := b.Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).Location
 	b.Post(put+"/cancel", nil).RedirectsTo(t, "/panel/bulk")
 	b.Post(put+"/start", nil).RedirectsTo(t, put)
 	theirs := stranger.Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).Location
 	stranger.Get(theirs).Shows(t, http.StatusOK, "None of the rows can be renewed.", "There is no such subscriber.")
 	if cost := before - w.WalletPaise(me)[0]; cost != 5*199_00 {
-		t.Errorf("with a list that was put away, five renewals cost %d paise", cost)
+		t.Errorf("with a cancelled list, five renewals cost %d paise", cost)
 	}
 	b.Upload("/panel/bulk", "file", "bad.csv", "name\nAsha\n").Shows(t, http.StatusUnprocessableEntity, "The file cannot be used as it is", "name")
 	b.Post("/panel/bulk", url.Values{"within": {"7"}}).Shows(t, http.StatusUnprocessableEntity, "Choose at least one subscriber.")
 	w.CheckAudit()
 }
 
-// Whoever writes an operator's programs sees the keys, finds a refused call in the
-// log, and is told what is wrong with its signature.
+// An integrator sees the keys, finds a refused call in the request log, and learns what is
+// wrong with its signature.
 func TestBrowser_RefusedSignatureExplained(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
@@ -173,7 +172,7 @@ func TestBrowser_RefusedSignatureExplained(t *testing.T) {
 	me := w.DemoCaller()
 	w.Expect("a balance", e2e.Call{As: me, Path: e2e.Balance}, fault.OK)
 	other := w.NewOperator("Another", access.AllPermissions)
-	theirs := w.Expect("another's", e2e.Call{As: other, Path: e2e.Balance}, fault.OK)
+	theirs := w.Expect("a call of another operator", e2e.Call{As: other, Path: e2e.Balance}, fault.OK)
 	wrong := me
 	wrong.Secret = "cxs_" + strings.Repeat("0", 64)
 	refused := w.Expect("a wrong secret", e2e.Call{As: wrong, Path: "/api/v1/subscription?mobile=9876543210"}, fault.InvalidSignature)

@@ -10,13 +10,13 @@ import (
 	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
-// fill types into the empty field that a selector finds, where two have the same label.
+// fill types into an empty field found by selector, for fields that share a label.
 func fill(selector, value string) chromedp.Action {
 	return chromedp.SendKeys(selector, value, chromedp.ByQuery)
 }
 
-// An administrator opens an account and fits it out: terms, money, a key, an
-// address, a login. What is above the set amount waits for somebody else.
+// An administrator creates an operator with terms, money, a key, an address and a login.
+// An amount above approval.above waits for a second person.
 func TestBrowser_NewOperator(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=50000.00")
@@ -69,7 +69,7 @@ func TestBrowser_NewOperator(t *testing.T) {
 	tab.Sees("It now holds ₹500.00.")
 	tab.Check("console-wallet")
 
-	// Somebody else decides.
+	// A second person approves.
 	second := looktest.New(t)
 	tabSignIn(w, second, ravi)
 	second.Sees("Top up the wallet")

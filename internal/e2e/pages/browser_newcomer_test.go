@@ -14,8 +14,8 @@ import (
 	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
-// Somebody who has read nothing starts the demo that `make demo` starts, opens the
-// address that it prints, and signs in as each of the three it names.
+// A first-time user starts the demo as `make demo` does, opens the printed address, and
+// signs in with each of the three printed logins.
 func TestBrowser_FirstHour(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -13,8 +13,8 @@ import (
 	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
-// What the provider left open is settled by two people, because of its amount; the
-// books agree afterwards, and the log says who did what.
+// A review above approval.above is settled by two people; the audit passes afterwards, and
+// the audit log has both actions.
 func TestBrowser_ReviewTakesTwoPeople(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=300.00", "provider.timeout=2s", "review.first_check=10m")
@@ -40,7 +40,7 @@ func TestBrowser_ReviewTakesTwoPeople(t *testing.T) {
 	tab.Sees("Take it back")
 	tab.Check("console-review-proposed")
 	if before := w.LookUp(me, "the-big-one"); before.Text("status") != "needs_review" {
-		t.Errorf("one person's word has settled it: %s", before.Raw)
+		t.Errorf("one person has settled it: %s", before.Raw)
 	}
 
 	second := looktest.New(t)
@@ -60,7 +60,7 @@ func TestBrowser_ReviewTakesTwoPeople(t *testing.T) {
 	second.Sees("Settled: it is charged, and the subscription runs.")
 	second.Check("console-review-settled")
 	if after := w.LookUp(me, "the-big-one"); after.Text("status") != "success" {
-		t.Errorf("it was settled, and is %s", after.Raw)
+		t.Errorf("after the approval it is %s", after.Raw)
 	}
 	w.CheckAudit()
 
@@ -81,8 +81,7 @@ func TestBrowser_ReviewTakesTwoPeople(t *testing.T) {
 
 func reviewed(id string) string { return "/console/review/operations/" + id }
 
-// An administrator makes a plan, changes its price after a look at what that does,
-// and retires it.
+// An administrator creates a plan, previews and changes its price, and retires it.
 func TestBrowser_PlanLifecycle(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
@@ -123,7 +122,7 @@ func TestBrowser_PlanLifecycle(t *testing.T) {
 	}
 }
 
-// A month is looked at, kept as a file, and closed when it is over.
+// A month's commission is shown, exported, and closed when the month is over.
 func TestBrowser_MonthClose(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
@@ -167,9 +166,8 @@ func TestBrowser_MonthClose(t *testing.T) {
 	b.Post("/console/commission/close", url.Values{"month": {month.String()}}).Shows(t, http.StatusUnprocessableEntity, "is closed for every operator there was")
 }
 
-// The review pages without a script: what is wrong is said beside what was typed,
-// two clicks settle once, and nobody decides about an operation through another's
-// address.
+// The review pages without JavaScript: errors keep the typed input, two clicks settle once,
+// and a proposal cannot be approved under another operation's path.
 func TestReviewPage_SettlesOnceWithReason(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=6000.00", "provider.timeout=2s", "review.first_check=10m")

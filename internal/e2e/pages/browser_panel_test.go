@@ -9,9 +9,8 @@ import (
 	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
-// A day at an operator's counter, in a real browser: a customer comes in, is
-// found again, renews, books ahead while the provider is slow to answer, and
-// forgets the password.
+// A customer's life in the panel: activation, search, renewal, advance renewal while the
+// provider does not answer, and a password reset.
 func TestBrowser_PanelDay(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "provider.timeout=2s", "review.first_check=10s")
@@ -21,8 +20,7 @@ func TestBrowser_PanelDay(t *testing.T) {
 	tab.Sees("No active subscribers yet")
 	tab.Check("panel-home-empty")
 
-	// A new customer. What was filled in wrongly is said beside the field, and the
-	// rest of the form is still there.
+	// A new customer. An error is shown beside its field, and the rest of the form is kept.
 	tab.Press("Activate a subscriber")
 	tab.Fill("Full name", "Asha Rao")
 	tab.Fill("Mobile", "98123")
@@ -36,7 +34,7 @@ func TestBrowser_PanelDay(t *testing.T) {
 	tab.Sees("₹9,801.00")
 	tab.Check("panel-activate-confirm")
 	if got := w.WalletPaise(me); got != [2]int64{1_000_000, 0} {
-		t.Errorf("a look at the price moved money: %v", got)
+		t.Errorf("showing the price moved money: %v", got)
 	}
 	tab.Press("Pay ₹199.00 from the wallet")
 	tab.Sees("The subscriber is activated.")
@@ -45,7 +43,7 @@ func TestBrowser_PanelDay(t *testing.T) {
 		t.Errorf("the password that is shown is %q; want one of 12 characters", password)
 	}
 
-	// Found again while the name is being typed.
+	// The search runs while typing.
 	id := w.Send(e2e.Call{As: me, Path: "/api/v1/subscription?mobile=9812345678"}).Text("customer.subscriber_id")
 	tab.Open(w.URL("/panel/subscribers"))
 	tab.Fill("Search", "nobody")
@@ -57,7 +55,7 @@ func TestBrowser_PanelDay(t *testing.T) {
 	tab.Sees("What happened")
 	tab.Check("panel-subscriber")
 
-	// A renewal, by somebody who clicks twice.
+	// A renewal with a double click.
 	tab.Press("Renew")
 	tab.Sees("The plan begins now")
 	tab.Set("Which plan", "FAMILY-1")
@@ -72,8 +70,8 @@ func TestBrowser_PanelDay(t *testing.T) {
 	tab.Do(chromedp.Reload())
 	tab.Sees("The subscriber is renewed.")
 
-	// The provider does the next one and does not say so. The page finds out by
-	// itself when the service does.
+	// The provider carries out the next order and does not reply. The page updates by
+	// itself when the service settles it.
 	w.ScriptProvider("9812345678", "timeout_applied")
 	tab.Open(w.URL("/panel/subscribers/" + id + "/advance-renew"))
 	tab.Sees("Choose a plan to see its price and the new expiry.")
@@ -90,7 +88,7 @@ func TestBrowser_PanelDay(t *testing.T) {
 	tab.Sees("The next cycle is booked.")
 	tab.Check("panel-booked")
 
-	// What was done here is among the calls, with what was answered at the time.
+	// The panel's orders are in the request log, with their answers.
 	tab.Open(w.URL("/panel/requests"))
 	tab.Set("Key", "pages")
 	tab.Sees("202 PENDING_REVIEW")
@@ -114,7 +112,7 @@ func TestBrowser_PanelDay(t *testing.T) {
 	w.CheckAudit()
 }
 
-// The same counter in Hindi, by somebody without a script.
+// The panel in Hindi and without JavaScript.
 func TestBrowser_PanelHindiWithoutScript(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
-// authenticator gives a tab a device that keeps passkeys and whose user is present.
+// authenticator adds a virtual passkey device to a tab.
 func authenticator(tab *looktest.Tab) {
 	tab.Do(webauthn.Enable(), chromedp.ActionFunc(func(ctx context.Context) error {
 		_, err := webauthn.AddVirtualAuthenticator(&webauthn.VirtualAuthenticatorOptions{
@@ -25,8 +25,8 @@ func authenticator(tab *looktest.Tab) {
 	}))
 }
 
-// A passkey is added, asked for at the sign-in and at a step-up, and removed: by staff, of
-// whom a second factor is required, and by an operator's owner.
+// A passkey is added, used to sign in and to step up, and removed: by staff, who need a
+// second factor, and by an operator's owner.
 func TestBrowser_Passkeys(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
@@ -40,7 +40,7 @@ func TestBrowser_Passkeys(t *testing.T) {
 	}
 	const usePasskey = "Use a passkey instead of a code"
 
-	for _, story := range []struct {
+	for _, test := range []struct {
 		who              demo.Login
 		area, home, open string
 		required         bool
@@ -50,48 +50,48 @@ func TestBrowser_Passkeys(t *testing.T) {
 	} {
 		tab := looktest.New(t)
 		authenticator(tab)
-		signIn(tab, story.who)
-		if story.required {
+		signIn(tab, test.who)
+		if test.required {
 			tab.Sees("A password alone is not enough for your login.")
 			tab.Press("Use a passkey instead")
 		} else {
-			tab.Sees(story.home)
+			tab.Sees(test.home)
 			tab.Open(at("/account/"))
 			tab.Press("Add a passkey")
 		}
 		tab.Sees("Name of the passkey")
-		tab.Check(story.area + "-passkey-new")
+		tab.Check(test.area + "-passkey-new")
 		tab.Fill("Name of the passkey", "My laptop")
-		tab.Fill("Password", story.who.Password)
+		tab.Fill("Password", test.who.Password)
 		tab.Press("Go on")
 		tab.Sees("Create the passkey")
-		tab.Check(story.area + "-passkey-create")
+		tab.Check(test.area + "-passkey-create")
 		tab.Press("Create the passkey")
 		tab.Sees("Keep your recovery codes")
 		tab.Open(at("/account/"))
 		tab.Sees("My laptop")
-		tab.Check(story.area + "-passkey-account")
+		tab.Check(test.area + "-passkey-account")
 
 		tab.Click(`.main form[action="/sign-out"] button`)
 		tab.Sees("You are signed out.")
-		signIn(tab, story.who)
+		signIn(tab, test.who)
 		tab.Sees(usePasskey)
-		tab.Check(story.area + "-passkey-code")
+		tab.Check(test.area + "-passkey-code")
 		tab.Press(usePasskey)
 		tab.Sees("Since you last signed in, how you sign in was changed.")
 		tab.Sees("The passkey My laptop was added on")
-		tab.Check(story.area + "-passkey-told")
+		tab.Check(test.area + "-passkey-told")
 		tab.Press("I know about this")
 		tab.Until("the notice is gone", `!document.body.innerText.includes("Since you last signed in")`)
 
 		w.Advance(6 * time.Minute)
 		tab.Open(at("/step-up?to=%2Faccount%2F"))
 		tab.Sees("Is it still you?")
-		tab.Fill("Password", story.who.Password)
-		tab.Check(story.area + "-passkey-step-up")
+		tab.Fill("Password", test.who.Password)
+		tab.Check(test.area + "-passkey-step-up")
 		tab.Press(usePasskey)
 		tab.Sees("Your account")
-		if story.required {
+		if test.required {
 			tab.Until("the last second factor cannot be removed", `!document.body.innerText.includes("Remove it")`)
 			tab.Press("हिन्दी")
 			tab.Sees("पासकी")
@@ -102,8 +102,8 @@ func TestBrowser_Passkeys(t *testing.T) {
 		}
 		tab.Press("Remove it")
 		tab.Sees("Remove a passkey")
-		tab.Check(story.area + "-passkey-remove")
-		tab.Fill("Password", story.who.Password)
+		tab.Check(test.area + "-passkey-remove")
+		tab.Fill("Password", test.who.Password)
 		tab.Press(usePasskey)
 		tab.Sees("The passkey is removed, and your other devices are signed out.")
 		tab.Sees("It is not set up.")

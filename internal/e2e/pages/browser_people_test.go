@@ -10,8 +10,8 @@ import (
 	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
-// An owner makes a login, changes it, looks at a key and revokes it; then the operator is
-// suspended, and the same pages are read only.
+// An owner creates and changes a login, and revokes a key; then the operator is suspended,
+// and the same pages are read only.
 func TestBrowser_Owner(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()

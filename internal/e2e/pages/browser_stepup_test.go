@@ -11,8 +11,7 @@ import (
 	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
-// A form with a field and a form that is a mere button, before, during and after the
-// password is asked for.
+// A form with a field and a form with only a button, before, during and after a step-up.
 func TestBrowser_StepUp(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()

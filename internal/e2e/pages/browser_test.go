@@ -14,7 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
-// tabSignIn signs somebody in as a person would.
+// tabSignIn signs in through the page.
 func tabSignIn(w *e2e.Env, tab *looktest.Tab, who demo.Login) {
 	tab.Open(w.URL("/"))
 	tab.Fill("Username", who.Username)
@@ -22,8 +22,7 @@ func tabSignIn(w *e2e.Env, tab *looktest.Tab, who demo.Login) {
 	tab.Press("Sign in")
 }
 
-// Every page of the door, looked at in a real browser: an administrator comes in
-// for the first time, and sets up what the role needs.
+// An administrator's first sign-in: password, second factor, recovery codes.
 func TestBrowser_SignIn(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
@@ -35,25 +34,25 @@ func TestBrowser_SignIn(t *testing.T) {
 	tab := looktest.New(t)
 	tab.Open(w.URL("/"))
 	tab.Sees("Sign in")
-	tab.Check("door-sign-in")
+	tab.Check("sign-in")
 	tabSignIn(w, tab, demo.Login{Username: "asha", Password: "not the password"})
 	tab.Sees("The username or the password is wrong.")
-	tab.Check("door-sign-in-wrong")
+	tab.Check("sign-in-wrong")
 
 	tabSignIn(w, tab, demo.Login{Username: "asha", Password: made})
 	tab.Sees("Choose your password")
-	tab.Check("door-password")
+	tab.Check("sign-in-password")
 	tab.Fill("Present password", made)
 	tab.Fill("New password", "monsoon ferry lamp")
 	tab.Fill("New password, once more", "monsoon ferry lamp")
 	tab.Press("Change it")
 
 	tab.Sees("A password alone is not enough for your login.")
-	tab.Check("door-second-factor-password")
+	tab.Check("sign-in-second-factor-password")
 	tab.Fill("Password", "monsoon ferry lamp")
 	tab.Press("Go on")
 	tab.Sees("Enter the six digits that the app shows.")
-	tab.Check("door-second-factor")
+	tab.Check("sign-in-second-factor")
 	var shown string
 	tab.Do(chromedp.Value(`input[name="offered"]`, &shown, chromedp.ByQuery))
 	offered, err := url.Parse(shown)
@@ -64,7 +63,7 @@ func TestBrowser_SignIn(t *testing.T) {
 	tab.Fill("Code", e2e.TOTPCode(t, key, w.Now()))
 	tab.Press("Set it up")
 	tab.Sees("Keep your recovery codes")
-	tab.Check("door-recovery-codes")
+	tab.Check("sign-in-recovery-codes")
 	tab.Press("I have kept them")
 	tab.Sees("Good day, Asha Rao")
 	tab.Check("console-home-first")
@@ -93,7 +92,7 @@ func TestBrowser_SignIn(t *testing.T) {
 	next.Sees("There is no such page.")
 }
 
-// The same pages in Hindi, and an operator's own.
+// The sign-in and account pages in Hindi.
 func TestBrowser_Hindi(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
@@ -102,7 +101,7 @@ func TestBrowser_Hindi(t *testing.T) {
 	tab.Open(w.URL("/sign-in"))
 	tab.Press("हिन्दी")
 	tab.Sees("साइन इन करें")
-	tab.Check("door-sign-in-hindi")
+	tab.Check("sign-in-hindi")
 	tab.Fill("उपयोगकर्ता नाम", w.Demo.Operator.Username)
 	tab.Fill("पासवर्ड", w.Demo.Operator.Password)
 	tab.Press("साइन इन करें")

@@ -12,8 +12,8 @@ import (
 	"github.com/coaxhq/coax/internal/login"
 )
 
-// The provider refuses one row of a list. Its page and its file offer it for another
-// try, which is a list of its own: looked at first, started then, and charged once.
+// The provider rejects one row of a bulk renewal. Its page and file offer a retry, which is
+// a new list: checked first, then started, and charged once.
 func TestBulkRenewal_FailedRowsAreRetried(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me, ids := w.NewSubscribers(3)
@@ -46,11 +46,11 @@ func TestBulkRenewal_FailedRowsAreRetried(t *testing.T) {
 	second := b.Post(first+"/again", nil).Location
 	b.Get(second).Shows(t, http.StatusOK, "Again: Expired", "Renew 1 subscriber")
 	if cost := before - w.WalletPaise(me)[0]; cost != 2*199_00 {
-		t.Errorf("before the second try is started, %d paise are charged; want two renewals", cost)
+		t.Errorf("before the retry is started, %d paise are charged; want two renewals", cost)
 	}
 	run(second)
 	if again := b.Get(second).Shows(t, http.StatusOK); strings.Contains(again.Body, offer) {
-		t.Error("a list of which all is done is offered for another try")
+		t.Error("a list without failed rows offers a retry")
 	}
 	third := b.Post(first+"/again", nil).Location
 	b.Get(third).Shows(t, http.StatusOK, "None of the rows can be renewed.", "has been renewed already")

@@ -9,8 +9,7 @@ import (
 	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
-// The health page tells how long the TLS certificate lasts, and what is wrong with it
-// and with its key.
+// The health page shows the expiry of the TLS certificate, and problems with it and its key.
 func TestHealthPage_CertificateAndKey(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnvAt(t, time.Now(), "panel.staff_totp=false")

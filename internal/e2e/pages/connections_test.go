@@ -12,21 +12,21 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-// steady is a client with one connection, which it keeps.
-type steady struct {
+// keepAliveClient is a client that uses one connection.
+type keepAliveClient struct {
 	t    *testing.T
 	http *http.Client
 }
 
-func newSteady(t *testing.T, w *e2e.Env, jar http.CookieJar) steady {
+func newKeepAliveClient(t *testing.T, w *e2e.Env, jar http.CookieJar) keepAliveClient {
 	transport := w.HTTP.Transport.(e2e.RetryUnread).Transport.Clone()
 	transport.MaxConnsPerHost, transport.IdleConnTimeout = 1, 0
 	t.Cleanup(transport.CloseIdleConnections)
-	return steady{t, &http.Client{Transport: transport, Jar: jar}}
+	return keepAliveClient{t, &http.Client{Transport: transport, Jar: jar}}
 }
 
-// ask sends a request and reports whether it went over the connection of the one before.
-func (s steady) ask(request *http.Request) (reused bool) {
+// ask sends a request and reports whether it reused the connection.
+func (s keepAliveClient) ask(request *http.Request) (reused bool) {
 	s.t.Helper()
 	request = request.WithContext(httptrace.WithClientTrace(s.t.Context(), &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused },
@@ -42,12 +42,12 @@ func (s steady) ask(request *http.Request) (reused bool) {
 	return reused
 }
 
-// As many connections as the service takes, from many networks, that say nothing: others
-// are let in, and connections that have authenticated stay.
+// Idle connections from many networks reach server.max_connections: new requests are still
+// served, and authenticated connections stay open.
 func TestConnections_IdleOnesBlockNoOne(t *testing.T) {
 	t.Parallel()
-	const most = 16
-	w := e2e.NewEnv(t, fmt.Sprintf("server.max_connections=%d", most))
+	const limit = 16
+	w := e2e.NewEnv(t, fmt.Sprintf("server.max_connections=%d", limit))
 	panel := w.SignIn(t, w.Demo.Operator)
 	balance := func() *http.Request { return w.Request(e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}) }
 	home := func() *http.Request {
@@ -57,28 +57,28 @@ func TestConnections_IdleOnesBlockNoOne(t *testing.T) {
 		}
 		return request
 	}
-	program, person := newSteady(t, w, nil), newSteady(t, w, panel.HTTP.Jar)
+	program, person := newKeepAliveClient(t, w, nil), newKeepAliveClient(t, w, panel.HTTP.Jar)
 	program.ask(balance())
 	person.ask(home())
 	w.HTTP.CloseIdleConnections()
 
 	listeners := []string{strings.TrimPrefix(w.URL(""), "https://"), strings.TrimPrefix(w.Demo.PlainURL, "http://")}
-	for i := range 2 * most {
+	for i := range 2 * limit {
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, byte(1+i%8), byte(1+i%3))}}
-		silent, err := dialer.DialContext(t.Context(), "tcp", listeners[i%2])
+		idle, err := dialer.DialContext(t.Context(), "tcp", listeners[i%2])
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { silent.Close() })
+		t.Cleanup(func() { idle.Close() })
 	}
-	w.WaitUntil("silent connections take all the room", func() bool { return w.Metric("coax_http_connections") >= most })
+	w.WaitUntil("idle connections reach the limit", func() bool { return w.Metric("coax_http_connections") >= limit })
 
-	newSteady(t, w, nil).ask(balance())
-	newSteady(t, w, panel.HTTP.Jar).ask(home())
+	newKeepAliveClient(t, w, nil).ask(balance())
+	newKeepAliveClient(t, w, panel.HTTP.Jar).ask(home())
 	if !program.ask(balance()) || !person.ask(home()) {
 		t.Error("a connection that had authenticated was closed")
 	}
-	if got := w.Metric(`coax_http_connections_dropped_total{reason="total",state="waiting"}`); got < most {
-		t.Errorf("%v silent connections are counted as dropped; want %d at least", got, most)
+	if got := w.Metric(`coax_http_connections_dropped_total{reason="total",state="waiting"}`); got < limit {
+		t.Errorf("%v idle connections are counted as dropped; want at least %d", got, limit)
 	}
 }

@@ -54,7 +54,7 @@ func TestConsole_LargeAmountTakesTwoPeople(t *testing.T) {
 	maker.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "somebody else has to approve it")
 	maker.Post("/console/approvals/1/decline", url.Values{"reason": {"no"}}).Shows(t, http.StatusUnprocessableEntity, "withdraw it instead")
 	if own := maker.Get("/console/approvals"); strings.Contains(own.Body, "/approve") {
-		t.Error("somebody is offered to approve their own proposal")
+		t.Error("the page offers the maker to approve the proposal")
 	}
 	checker.Get("/console/").Shows(t, http.StatusOK, "Top up the wallet", "₹100.01")
 	checker.Post("/console/approvals/1/approve", nil).RedirectsTo(t, "/console/approvals")
@@ -71,8 +71,8 @@ func TestConsole_LargeAmountTakesTwoPeople(t *testing.T) {
 	maker.Get(wallet).Shows(t, http.StatusOK, "₹10,100.01")
 }
 
-// What a form asked for is not done while the password is too long ago, and is
-// there again, in its own form only, once it was given.
+// A form sent with a stale session is not processed; after the step-up its input is back in
+// that form only.
 func TestStepUp_KeepsTypedInput(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	who := w.NewLogin(t, "fina", login.Finance, 0)
@@ -85,7 +85,7 @@ func TestStepUp_KeepsTypedInput(t *testing.T) {
 		"to": {wallet}, "password": {who.Password}, "form.form": {"top-up"}, "form.amount": {"777.00"}, "form.reference": {"NEFT-78"},
 	}).Shows(t, http.StatusOK, `value="NEFT-78"`, "₹10,000.00")
 	if n := strings.Count(again.Body, `value="777.00"`); n != 1 {
-		t.Errorf("the amount stands in %d forms; want its own alone", n)
+		t.Errorf("the amount is in %d forms; want only its own", n)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestConsole_UnknownIDIs404(t *testing.T) {
 	for _, path := range []string{
 		"/console/operators/4711", "/console/operators/4711/wallet", "/console/operators/one", "/console/operators?after=nowhere",
 		w.OperatorPage("/keys/4711"), "/console/staff/4711",
-		// The first login is staff's, and on no operator's list.
+		// The first login is staff, not an operator's.
 		w.OperatorPage("/logins/1"),
 	} {
 		if got := b.Get(path); got.Status != http.StatusNotFound {
@@ -104,8 +104,8 @@ func TestConsole_UnknownIDIs404(t *testing.T) {
 	}
 }
 
-// A viewer looks at every page and is offered nothing; what is tried all the same
-// is refused, which the matrix of routes shows.
+// Each role is offered the forms that it may send. The access matrix checks that others are
+// refused.
 func TestConsole_OffersPermittedActions(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	pages := []string{"", "/wallet", "/keys", "/keys/1", "/whitelist", "/logins"}

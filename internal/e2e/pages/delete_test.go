@@ -16,9 +16,8 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// An account without money is closed by an administrator who has typed its id and
-// given the password; its keys and people are out at once, and its books stay. For
-// 30 days it can be opened again as it was.
+// An administrator deletes an operator without money after typing its id and a step-up. Its
+// keys and logins stop at once, and its ledger stays. It can be undeleted for 30 days.
 func TestConsole_DeletesOperator(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	me := w.NewFundedOperator("Sagar Cable", "500")
@@ -69,7 +68,7 @@ func TestConsole_DeletesOperator(t *testing.T) {
 		t.Fatalf("deleted, it is %s", got)
 	}
 
-	// Twice is as once, and nothing is offered any more.
+	// A second deletion changes nothing, and none is offered.
 	b.Post(page+"/delete", confirmed).RedirectsTo(t, page)
 	b.Get(page+"/delete").RedirectsTo(t, page)
 	if strings.Contains(b.Get(page).Body, page+"/delete") {
@@ -77,12 +76,12 @@ func TestConsole_DeletesOperator(t *testing.T) {
 	}
 	b.Get("/console/operators/4711/delete").Shows(t, http.StatusNotFound)
 	if got := owner.Get("/panel/"); got.Status != http.StatusSeeOther || !strings.HasPrefix(got.Location, "/sign-in") {
-		t.Errorf("its owner gets %d to %q; want to be signed out", got.Status, got.Location)
+		t.Errorf("its owner gets %d to %q; want a redirect to sign in", got.Status, got.Location)
 	}
 	w.Expect("its key", e2e.Call{As: me, Path: e2e.Balance}, fault.LCONotFound)
-	acts, err := w.Admin.AuditPage(t.Context(), admin.ListQuery{OperatorID: me.OperatorID})
-	if last := acts[len(acts)-1]; err != nil || last.Action != "lco delete" || last.Actor != "web:"+administrator.Username || last.Origin == "" {
-		t.Errorf("the last act is %+v, %v", last, err)
+	entries, err := w.Admin.AuditPage(t.Context(), admin.ListQuery{OperatorID: me.OperatorID})
+	if last := entries[len(entries)-1]; err != nil || last.Action != "lco delete" || last.Actor != "web:"+administrator.Username || last.Origin == "" {
+		t.Errorf("the last audit entry is %+v, %v", last, err)
 	}
 
 	for _, role := range []login.Role{login.Viewer, login.Support, login.Finance} {

@@ -11,8 +11,8 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// Customers' names come from outside. In a file for spreadsheets each is a text, however
-// its sign is written, and an amount stays a number.
+// Customers' names are untrusted. In an exported file a name is never a formula, whatever
+// form of the sign it begins with, and an amount stays a number.
 func TestExport_CustomerNameIsNeverAFormula(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)

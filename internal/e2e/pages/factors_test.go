@@ -17,7 +17,7 @@ import (
 	"github.com/coaxhq/coax/internal/passkey/passkeytest"
 )
 
-// copied is a browser with a copy of another's cookies.
+// copied returns a browser with a copy of another's cookies.
 func copied(t *testing.T, b *e2e.Browser) *e2e.Browser {
 	t.Helper()
 	thief := b.Env.Browser(t)
@@ -30,8 +30,8 @@ func copied(t *testing.T, b *e2e.Browser) *e2e.Browser {
 }
 
 // attack tries to change the second factors with a copied cookie: with nothing, with the
-// password alone, and with a code that is wrong. The wrong tries are forgotten in between,
-// so that none is refused only because of those before it.
+// password alone, and with a wrong code. Failed tries are purged in between, so that none is
+// refused by the throttle.
 func attack(t *testing.T, b *e2e.Browser, password string, more ...string) {
 	t.Helper()
 	thief := copied(t, b)
@@ -64,18 +64,18 @@ var (
 	passkeyRemove  = regexp.MustCompile(`/account/passkeys/\d+/remove`)
 )
 
-// options are what a page asks a browser's passkey for.
+// options returns the WebAuthn options of a page.
 func options(t *testing.T, page e2e.Page) string {
 	t.Helper()
 	found := passkeyOptions.FindStringSubmatch(page.Body)
 	if found == nil {
-		t.Fatalf("the page asks for no passkey:\n%s", page.Body)
+		t.Fatalf("the page has no passkey options:\n%s", page.Body)
 	}
 	return html.UnescapeString(found[1])
 }
 
-// A cookie that was copied a moment after the sign-in, or after a step-up, changes no second
-// factor. Its owner does, and that ends the copy and every other session.
+// A cookie copied right after a sign-in or a step-up cannot change a second factor. The
+// owner can, and that ends the copy and every other session.
 func TestSecondFactor_CopiedCookieCannotChangeIt(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "panel.origin=https://panel.example.com")
@@ -127,7 +127,7 @@ func TestSecondFactor_CopiedCookieCannotChangeIt(t *testing.T) {
 		}
 		other.Post("/account/changes/seen", url.Values{"back": {"/account/"}}).RedirectsTo(t, "/account/")
 		if strings.Contains(other.Get("/account/").Body, "Since you last signed in") {
-			t.Error("what was taken notice of is told again")
+			t.Error("an acknowledged change is shown again")
 		}
 
 		// A step-up by the passkey, and the removal of both.
@@ -148,7 +148,7 @@ func TestSecondFactor_CopiedCookieCannotChangeIt(t *testing.T) {
 	w.CheckAudit()
 }
 
-// A second factor that the console takes away takes passkeys along, and its person is told.
+// Resetting a second factor in the console removes the passkeys, and the login is notified.
 func TestSecondFactor_ResetRemovesPasskeys(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "panel.origin=https://panel.example.com")
@@ -172,7 +172,7 @@ func TestSecondFactor_ResetRemovesPasskeys(t *testing.T) {
 	w.CheckAudit()
 }
 
-// Where the address is a number, the page says why no passkey can be made.
+// On an IP address, the page explains why no passkey can be added.
 func TestPasskeys_NeedAName(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
-// Two operators call from one shared /64. The console shows whose failures throttled it, each
-// panel its own operator's only.
+// Two operators call from one /64. The console shows whose failures throttled it; each panel
+// shows its own operator's only.
 func TestFailedAuth_PageNamesOperator(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "limits.failed_auth_per_minute=6", "server.trusted_proxies=127.0.0.1/32", "log.security_file=")

@@ -12,12 +12,12 @@ func TestFindInlineCode(t *testing.T) {
 		"<style>", `<a onclick="go()">`, "<a\n\tonClick=go()>", `<p>on and on</p><a once onload="go()">`, `<a href="JavaScript:go()">`,
 	} {
 		if e2e.FindInlineCode(body) == "" {
-			t.Errorf("in %q nothing is found", body)
+			t.Errorf("%q: nothing found", body)
 		}
 	}
 	for _, body := range []string{`<script src="/static/a.js" defer></script><p>It goes on = and on.</p>`, "<p>style</p>", `<link rel="stylesheet">`} {
 		if found := e2e.FindInlineCode(body); found != "" {
-			t.Errorf("in %q %q is found", body, found)
+			t.Errorf("%q: found %q; want nothing", body, found)
 		}
 	}
 }

@@ -17,8 +17,7 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// Every kind of answer on every listener: over TLS it has Strict-Transport-Security, and
-// over plain HTTP it does not.
+// Every kind of answer has Strict-Transport-Security over TLS, and none over plain HTTP.
 func TestHSTS_OnlyOverTLS(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "server.hsts_include_subdomains=true", "limits.failed_auth_per_minute=2")
@@ -33,7 +32,7 @@ func TestHSTS_OnlyOverTLS(t *testing.T) {
 	}
 	config := &tls.Config{RootCAs: x509.NewCertPool()}
 	config.RootCAs.AppendCertsFromPEM(pem)
-	// exchange sends a message as it is, and returns the status and the header.
+	// exchange sends a raw request, and returns the status and the header.
 	exchange := func(address string, encrypted bool, message string) (int, string) {
 		t.Helper()
 		var c net.Conn
@@ -62,7 +61,7 @@ func TestHSTS_OnlyOverTLS(t *testing.T) {
 		what, message string
 		status        int
 	}{
-		{"the door page", get("/"), 303},
+		{"the root page", get("/"), 303},
 		{"sign-in", get("/sign-in"), 200},
 		{"a style", get(look.Asset("style.css")), 200},
 		{"no such style", get("/static/no-such.css"), 404},
@@ -75,11 +74,11 @@ func TestHSTS_OnlyOverTLS(t *testing.T) {
 		{"no such endpoint", get("/api/v1/nothing"), 404},
 		{"a wrong method", "DELETE /api/v1/balance HTTP/1.1\r\nHost: coax.example\r\n\r\n", 405},
 		{"a body too large", "POST /api/v1/renew HTTP/1.1\r\nHost: coax.example\r\nContent-Length: 99999\r\n\r\n", 413},
-		{"no HTTP", "hello\r\n\r\n", 400},
+		{"not HTTP", "hello\r\n\r\n", 400},
 		{"no host", "GET / HTTP/1.1\r\n\r\n", 400},
 		{"two lengths of one body", "POST / HTTP/1.1\r\nHost: coax.example\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", 400},
 		{"headers too large", "GET / HTTP/1.1\r\nHost: coax.example\r\nX: " + strings.Repeat("a", 16<<10) + "\r\n\r\n", 431},
-		{"a version to come", "GET / HTTP/3.0\r\nHost: coax.example\r\n\r\n", 505},
+		{"an unknown version", "GET / HTTP/3.0\r\nHost: coax.example\r\n\r\n", 505},
 		{"an expectation", "POST / HTTP/1.1\r\nHost: coax.example\r\nExpect: nonsense\r\nContent-Length: 3\r\n\r\nabc", 417},
 		{"no credentials", get("/api/v1/balance"), 401},
 		{"no credentials again", get("/api/v1/balance"), 401},

@@ -23,9 +23,9 @@ func maintain(t *testing.T, w *e2e.Env, on bool) {
 	}
 }
 
-// In maintenance a bulk renewal that runs is interrupted, and none is checked or started.
-// Afterwards it waits, on its page, in its file and on the console, until its operator
-// continues it; then every row is renewed once.
+// Maintenance interrupts a running bulk renewal, and none can be checked or started.
+// Afterwards it waits until its operator continues it, as its page, its file and the console
+// show; then every row is renewed once.
 func TestMaintenance_BulkRenewalWaitsForItsOperator(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me, ids := w.NewSubscribers(6)
@@ -71,8 +71,7 @@ func TestMaintenance_BulkRenewalWaitsForItsOperator(t *testing.T) {
 	w.CheckAudit()
 }
 
-// What the counter and the console show in maintenance. A form that is refused keeps what
-// was typed.
+// Panel and console in maintenance. A refused form keeps the typed input.
 func TestBrowser_Maintenance(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
@@ -98,7 +97,7 @@ func TestBrowser_Maintenance(t *testing.T) {
 	var name, mobile, plan string
 	tab.Do(chromedp.Value(`[name="full_name"]`, &name, chromedp.ByQuery), chromedp.Value(`[name="mobile"]`, &mobile, chromedp.ByQuery), chromedp.Value(`[name="plan_id"]`, &plan, chromedp.ByQuery))
 	if name != "Meena Iyer" || mobile != "9812345678" || plan != "BASIC-1" {
-		t.Errorf("the form has %q, %q, %q; want what was typed", name, mobile, plan)
+		t.Errorf("the form has %q, %q, %q; want the typed input", name, mobile, plan)
 	}
 	tab.Check("panel-maintenance-activate")
 	tab.Open(w.URL("/panel/subscribers/" + ids[0] + "/renew"))

@@ -15,17 +15,17 @@ import (
 	"github.com/coaxhq/coax/internal/web"
 )
 
-// visitor is a kind of person, as far in as they have come.
+// visitor is a role at a stage of signing in.
 type visitor struct {
 	what    string
-	session *login.Session // as a rule sees it; nil for nobody
+	session *login.Session // for the access rules; nil for an anonymous visitor
 	browser *e2e.Browser
 }
 
-// visitors makes one of each kind, where second factors are required.
+// visitors returns one of each kind, with second factors required.
 func visitors(t *testing.T, w *e2e.Env) []visitor {
 	t.Helper()
-	list := []visitor{{what: "nobody", browser: w.Browser(t)}}
+	list := []visitor{{what: "anonymous", browser: w.Browser(t)}}
 	add := func(what string, stage login.Stage, role login.Role, operatorID int64, b *e2e.Browser) {
 		realm := login.Staff
 		if role == login.Owner {
@@ -46,10 +46,10 @@ func visitors(t *testing.T, w *e2e.Env) []visitor {
 		if role == login.Finance || role == login.Administrator {
 			first.RedirectsTo(t, "/account/second-factor")
 			b.EnrolTOTP()
-			// Another browser, with the same person's password and no code.
+			// Another browser, with the same login's password and no code.
 			halfway := w.Browser(t)
 			halfway.SignIn(who.Username, who.Password).RedirectsTo(t, "/sign-in/code")
-			add(string(role)+" who owes a code", login.NeedsCode, role, 0, halfway)
+			add(string(role)+" without a code yet", login.NeedsCode, role, 0, halfway)
 			bare := w.NewLogin(t, "bare-"+string(role), role, 0)
 			without := w.Browser(t)
 			without.SignIn(bare.Username, bare.Password).RedirectsTo(t, "/account/second-factor")
@@ -71,23 +71,22 @@ func visitors(t *testing.T, w *e2e.Env) []visitor {
 		}
 		b := w.Browser(t)
 		b.SignIn(made.Username, password).RedirectsTo(t, "/account/password")
-		add(string(role)+" with somebody else's password", login.NeedsPassword, role, made.OperatorID, b)
+		add(string(role)+" with a temporary password", login.NeedsPassword, role, made.OperatorID, b)
 	}
 	return list
 }
 
-var pathPlace = regexp.MustCompile(`\{[^}]+\}`)
+var pathWildcard = regexp.MustCompile(`\{[^}]+\}`)
 
-// Every route is tried as every kind of person, and what its rule says is what
-// happens. A form is posted as what no route takes: whoever may use the route is
-// told so, and nothing is done.
+// Every route is requested as every kind of visitor, and its rule applies. Forms are posted
+// with a wrong media type: an allowed visitor gets 415, and nothing is done.
 func TestRoutes_AccessRules(t *testing.T) {
 	e2e.StoreIndependent(t)
 	w := e2e.NewEnv(t, "panel.staff_totp=true")
 	people := visitors(t, w)
 	tried := 0
 	for _, route := range w.Node.Site.Routes() {
-		path := pathPlace.ReplaceAllString(route.Path, "1")
+		path := pathWildcard.ReplaceAllString(route.Path, "1")
 		for _, visitor := range people {
 			what := route.Method + " " + route.Path + " as " + visitor.what
 			request, err := http.NewRequestWithContext(t.Context(), route.Method, w.URL(path), strings.NewReader("{}"))
@@ -99,25 +98,25 @@ func TestRoutes_AccessRules(t *testing.T) {
 			tried++
 			if may := route.Allow.Allows(visitor.session); may {
 				if !admitted(route, visitor, got) {
-					t.Errorf("%s: %d to %q; its rule (%v) lets them in", what, got.Status, got.Location, route.Allow)
+					t.Errorf("%s: %d to %q; its rule (%v) allows it", what, got.Status, got.Location, route.Allow)
 				}
 				continue
 			}
 			switch session := visitor.session; {
 			case session == nil:
 				if got.Status != http.StatusSeeOther || !strings.HasPrefix(got.Location, "/sign-in") {
-					t.Errorf("%s: %d to %q; want to be asked to sign in", what, got.Status, got.Location)
+					t.Errorf("%s: %d to %q; want a redirect to sign in", what, got.Status, got.Location)
 				}
 			case session.Stage != login.Complete:
 				want := map[login.Stage]string{
 					login.NeedsCode: "/sign-in/code", login.NeedsTOTP: "/account/second-factor", login.NeedsPassword: "/account/password",
 				}[session.Stage]
 				if got.Status != http.StatusSeeOther || got.Location != want {
-					t.Errorf("%s: %d to %q; want to be sent to %s first", what, got.Status, got.Location, want)
+					t.Errorf("%s: %d to %q; want a redirect to %s", what, got.Status, got.Location, want)
 				}
 			case strings.HasPrefix(route.Path, "/sign-in/"):
 				if got.Status != http.StatusSeeOther || got.Location != "/" {
-					t.Errorf("%s: %d to %q; want to be sent in, being in", what, got.Status, got.Location)
+					t.Errorf("%s: %d to %q; want a redirect to /", what, got.Status, got.Location)
 				}
 			case got.Status != http.StatusForbidden:
 				t.Errorf("%s: %d to %q; want 403", what, got.Status, got.Location)
@@ -125,26 +124,25 @@ func TestRoutes_AccessRules(t *testing.T) {
 		}
 	}
 	if tried < 100 {
-		t.Errorf("only %d visits were made: the list of routes is not the whole one", tried)
+		t.Errorf("only %d requests were made; want at least 100", tried)
 	}
 }
 
-// admitted reports whether a visit got past the rule to the route itself.
+// admitted reports whether a request got past the rule to the route's handler.
 func admitted(route web.Route, v visitor, got e2e.Page) bool {
 	if route.Method == http.MethodPost {
 		return got.Status == http.StatusUnsupportedMediaType
 	}
 	switch route.Path {
-	case "/": // which only ever sends on
+	case "/": // always redirects
 		return got.Status == http.StatusSeeOther
-	case "/sign-in": // which is for those who are not in
+	case "/sign-in": // redirects visitors with a session
 		return got.Status == http.StatusOK || v.session != nil && got.Status == http.StatusSeeOther
 	}
 	return got.Status == http.StatusOK || got.Status == http.StatusNotFound && strings.Contains(route.Path, "{")
 }
 
-// Money and secrets ask for the password again after a while, and nobody gets past
-// that; pages without either go on.
+// Routes for money and secrets require a recent step-up; others do not.
 func TestRoutes_StepUp(t *testing.T) {
 	e2e.StoreIndependent(t)
 	w := e2e.NewEnv(t)
@@ -158,7 +156,7 @@ func TestRoutes_StepUp(t *testing.T) {
 			continue
 		}
 		b := people[route.Area]
-		path := pathPlace.ReplaceAllString(route.Path, "1")
+		path := pathWildcard.ReplaceAllString(route.Path, "1")
 		var got e2e.Page
 		if route.Method == http.MethodGet {
 			got = b.Get(path)
@@ -176,7 +174,7 @@ func TestRoutes_StepUp(t *testing.T) {
 		}
 	}
 	if asked == 0 {
-		t.Error("no route needs a step-up: the list is not the whole one")
+		t.Error("no route needs a step-up: the list of routes is incomplete")
 	}
 }
 
@@ -187,8 +185,7 @@ func personOf(w *e2e.Env, area web.Area) login.Person {
 	return login.Person{Realm: login.Staff, Role: login.Administrator}
 }
 
-// Whoever is on a page sees in the navigation where that is. Home is above everything,
-// and so says nothing.
+// Every page but home belongs to an entry of the navigation, which is marked.
 func TestRoutes_NavigationEntry(t *testing.T) {
 	e2e.StoreIndependent(t)
 	w := e2e.NewEnv(t)
@@ -205,7 +202,7 @@ func TestRoutes_NavigationEntry(t *testing.T) {
 				continue
 			}
 			if !slices.ContainsFunc(entries, func(entry string) bool { return route.Path == entry || strings.HasPrefix(route.Path, entry+"/") }) {
-				t.Errorf("%s lies beneath no entry of the navigation: let it say which it is Under", route.Path)
+				t.Errorf("%s belongs to no entry of the navigation: set Under", route.Path)
 			}
 		}
 	}

@@ -20,9 +20,8 @@ var (
 	linkToLogin = regexp.MustCompile(`href="(/console/operators/\d+/logins/\d+)"`)
 )
 
-// Without a script nothing stops a second click, and a page that was answered to a
-// form can be loaded again. What the form is for is done once; a secret is shown once,
-// and the second answer says where what was made stands.
+// Without JavaScript a form can be sent twice, by a second click or a reload. It is
+// processed once, a secret is shown once, and the second answer links to the created object.
 func TestForm_SentTwiceCreatesOnce(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	b := w.SignIn(t, w.Demo.Admin)
@@ -34,7 +33,7 @@ func TestForm_SentTwiceCreatesOnce(t *testing.T) {
 		}
 		at := link.FindStringSubmatch(second.Body)
 		if at == nil {
-			t.Fatalf("the page does not lead to what was made:\n%s", second.Body)
+			t.Fatalf("the page does not link to the created object:\n%s", second.Body)
 		}
 		b.Get(at[1]).Shows(t, http.StatusOK)
 	}
@@ -103,7 +102,7 @@ func TestForm_SentTwiceCreatesOnce(t *testing.T) {
 	w.CheckAudit()
 }
 
-// Of clicks that come at once, whichever is first is the one.
+// Of concurrent submissions only the first is processed.
 func TestForm_SentConcurrentlyCreatesOnce(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	b := w.SignIn(t, w.Demo.Admin)
@@ -130,8 +129,7 @@ func TestForm_SentConcurrentlyCreatesOnce(t *testing.T) {
 	}
 }
 
-// A customer's password that was passed on must not stop working because somebody
-// loads the page again.
+// Reloading the page must not replace a customer's new password again.
 func TestForm_PasswordSentTwiceReplacesOnce(t *testing.T) {
 	w := e2e.NewEnv(t)
 	id := w.Activate(w.DemoCaller(), "9812345678", "BASIC-1")
@@ -143,9 +141,9 @@ func TestForm_PasswordSentTwiceReplacesOnce(t *testing.T) {
 		t.Error("another password is shown")
 	}
 	b.Post(at, nil).Shows(t, http.StatusUnprocessableEntity, "The form was not complete.")
-	acts, err := w.Admin.FindAuditEntries(t.Context(), admin.AuditQuery{Action: admin.CustomerPasswordReset, Limit: 10})
-	if err != nil || len(acts.Entries) != 1 {
-		t.Errorf("the password was replaced %d times, %v; want once", len(acts.Entries), err)
+	entries, err := w.Admin.FindAuditEntries(t.Context(), admin.AuditQuery{Action: admin.CustomerPasswordReset, Limit: 10})
+	if err != nil || len(entries.Entries) != 1 {
+		t.Errorf("the password was replaced %d times, %v; want once", len(entries.Entries), err)
 	}
 }
 
@@ -163,8 +161,7 @@ func TestForm_BulkSentTwiceIsOneJob(t *testing.T) {
 	}
 }
 
-// What the console refuses is said in the visitor's language, with the money as pages
-// write it.
+// The console's refusals are in the visitor's language, with amounts formatted as on pages.
 func TestRefusal_InHindi(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=20000.00")
 	b := w.SignIn(t, w.NewLogin(t, "asha", login.Administrator, 0))

@@ -37,7 +37,7 @@ func TestPanel_RenewalSentTwentyTimesChargesOnce(t *testing.T) {
 	sent.Wait()
 	for _, one := range where {
 		if one != where[0] || !strings.HasPrefix(one, "/panel/transactions/CX") {
-			t.Errorf("one was sent to %q, another to %q; want all to the one transaction", where[0], one)
+			t.Errorf("one was redirected to %q, another to %q; want one transaction", where[0], one)
 		}
 	}
 	w.WaitUntil("the renewal has ended", func() bool { return strings.Contains(b.Get(where[0]).Body, "The subscriber is renewed.") })
@@ -48,13 +48,13 @@ func TestPanel_RenewalSentTwentyTimesChargesOnce(t *testing.T) {
 		t.Errorf("the provider got %d orders; want the activation and one renewal", w.ProviderOrders())
 	}
 
-	// The same form, filled in otherwise, is not taken for the one that was sent.
+	// The same form with other values is not a replay.
 	other := maps.Clone(form)
 	other.Set("plan_id", "FAMILY-1")
 	other.Set("amount", "349.00")
 	again := b.Post("/panel/subscribers/"+id+"/renew", other).Shows(t, http.StatusUnprocessableEntity, "This form was sent before")
 	if key := again.HiddenFields().Get("key"); key == "" || key == form.Get("key") {
-		t.Errorf("the form comes back with the key %q, which stands for another purchase", key)
+		t.Errorf("the form is returned with the key %q, which is used", key)
 	}
 	w.CheckAudit()
 }
@@ -83,11 +83,11 @@ func TestPanel_ActivationShowsPasswordOnce(t *testing.T) {
 	}
 	id := w.Send(e2e.Call{As: me, Path: "/api/v1/subscription?mobile=9812345678"}).Text("customer.subscriber_id")
 	if _, found, err := w.Admin.FindSubscriber(t.Context(), id); err != nil || found.Address != "12 Lake Road\nKochi" {
-		t.Errorf("the address is kept as %q, %v; want two lines", found.Address, err)
+		t.Errorf("the address is stored as %q, %v; want two lines", found.Address, err)
 	}
 	b.Get("/panel/subscribers/"+id).Shows(t, http.StatusOK, "12 Lake Road\nKochi")
 
-	// The number is taken now: the form says so beside it, and keeps the rest.
+	// The number is taken now: the form shows the error and keeps the rest.
 	form.Set("key", b.Get("/panel/activate").HiddenFields().Get("key"))
 	b.Post("/panel/activate", form).Shows(t, http.StatusUnprocessableEntity, "This mobile number is registered already", `value="Asha Rao"`)
 	w.CheckAudit()
@@ -101,12 +101,12 @@ func TestPanel_Refusals(t *testing.T) {
 	renew := "/panel/subscribers/" + id + "/renew"
 	form := b.Get(renew).HiddenFields()
 
-	w.CheckUnchanged("a price that nobody was shown", func() {
+	w.CheckUnchanged("a price that was not shown", func() {
 		cheap := maps.Clone(form)
 		cheap.Set("amount", "1.00")
 		b.Post(renew, cheap).Shows(t, http.StatusUnprocessableEntity, "The price has changed since it was shown.")
 	})
-	w.CheckUnchanged("a key that is not of a form", func() {
+	w.CheckUnchanged("a key that no form has", func() {
 		foreign := maps.Clone(form)
 		foreign.Set("key", "activate-9812345678")
 		b.Post(renew, foreign).Shows(t, http.StatusUnprocessableEntity, "Look at it again before you agree.")
@@ -134,10 +134,10 @@ func TestPanel_LowWalletWarning(t *testing.T) {
 	who := w.NewLogin(t, "low", login.Owner, low.OperatorID)
 	w.Advance(25 * 24 * time.Hour)
 
-	// Enough for the one who expires in five days.
+	// Enough for the subscriber who expires in five days.
 	calm := w.SignIn(t, w.Demo.Operator).Get("/panel/").Shows(t, http.StatusOK, "₹199.00 fall due in 7 days", "Asha", "/renew")
 	if strings.Contains(calm.Body, "The wallet is low.") || strings.Contains(calm.Body, "the wallet lasts until") {
-		t.Errorf("a wallet that covers everything is warned of:\n%s", calm.Body)
+		t.Errorf("there is a warning for a sufficient wallet:\n%s", calm.Body)
 	}
 	until := w.Now().Add(5 * 24 * time.Hour).In(subscription.IST).Format("2 Jan 2006")
 	w.SignIn(t, who).Get("/panel/").Shows(t, http.StatusOK, "The wallet is low.",
@@ -170,7 +170,7 @@ func TestPanel_ForeignIDIs404(t *testing.T) {
 		"/panel/subscribers/" + id + "/password", "/panel/transactions/" + transaction} {
 		b.Get(path).Shows(t, http.StatusNotFound, "There is no such page.")
 	}
-	w.CheckUnchanged("forms about somebody else's subscriber", func() {
+	w.CheckUnchanged("forms for another operator's subscriber", func() {
 		for _, path := range []string{"/renew", "/advance-renew", "/password"} {
 			b.Post("/panel/subscribers/"+id+path, url.Values{"plan_id": {"BASIC-1"}, "amount": {"199.00"}, "key": {"web-ABCDEFGHIJKLMNOPQRSTUVWXYZ"}}).
 				Shows(t, http.StatusNotFound, "There is no such page.")
@@ -182,8 +182,8 @@ func TestPanel_ForeignIDIs404(t *testing.T) {
 	w.SignIn(t, w.Demo.Operator).Get("/panel/transactions/"+transaction).Shows(t, http.StatusOK, transaction)
 }
 
-// What is bought on a page is in the request log beside the calls of programs, with
-// what a program would have been answered. It is no use of a key.
+// An order on a page is in the request log beside the API calls, with the answer that the API
+// would give. It does not count as a use of a key.
 func TestPanel_OrderIsInRequestLog(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.DemoCaller()
@@ -251,7 +251,7 @@ func TestPanel_RequestLogRetentionIsShown(t *testing.T) {
 			}
 		}
 		if keep != "720h" && strings.Contains(page.Body, "30 days") {
-			t.Errorf("with request_log.keep=%s the page speaks of 30 days", keep)
+			t.Errorf("with request_log.keep=%s the page has 30 days", keep)
 		}
 	}
 }

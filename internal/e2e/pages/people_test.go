@@ -35,8 +35,8 @@ func loginID(t *testing.T, w *e2e.Env, username string) int64 {
 
 const suspendedText = "the operator&#39;s account is suspended, so you can look at everything and download it, and change nothing"
 
-// A suspended operator's people can look and download, and sign in and out; every form of
-// the panel is refused, and no page offers one.
+// A suspended operator's logins can view, download, and sign in and out; every form of the
+// panel is refused, and no page offers one.
 func TestSuspendedOperator_IsReadOnly(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me, ids := w.NewSubscribers(2)
@@ -61,7 +61,7 @@ func TestSuspendedOperator_IsReadOnly(t *testing.T) {
 		}
 	})
 	if tried < 20 {
-		t.Errorf("only %d routes of the panel change something: the list is not the whole one", tried)
+		t.Errorf("only %d routes of the panel change something; want at least 20", tried)
 	}
 	for _, path := range []string{"/panel/", "/panel/subscribers", "/panel/subscribers/" + ids[0], "/panel/bulk", list, "/panel/keys", "/panel/keys/" + fmt.Sprint(me.ID), "/panel/people", "/panel/people/" + fmt.Sprint(loginID(t, w, w.Demo.Operator.Username)), "/panel/transactions", "/panel/statement"} {
 		page := b.Get(path).Shows(t, http.StatusOK, "Suspended: read only.", "ask your MSO to activate the account again")
@@ -72,7 +72,7 @@ func TestSuspendedOperator_IsReadOnly(t *testing.T) {
 		}
 		for _, href := range []string{`href="/panel/activate"`, `/renew"`, `/advance-renew"`, `/password"`} {
 			if strings.Contains(page.Body, href) {
-				t.Errorf("%s leads to %s, which is refused", path, href)
+				t.Errorf("%s links to %s, which is refused", path, href)
 			}
 		}
 	}
@@ -86,13 +86,13 @@ func TestSuspendedOperator_IsReadOnly(t *testing.T) {
 
 	setStatus(t, w, me.OperatorID, subscription.OperatorActive)
 	if page := b.Get("/panel/subscribers/" + ids[0]); strings.Contains(page.Body, "Suspended: read only.") || !strings.Contains(page.Body, "/renew") {
-		t.Error("after reactivation the page is as if the operator were suspended")
+		t.Error("after reactivation the page is still read only")
 	}
 	w.CheckAudit()
 }
 
-// A bulk renewal that runs when its operator is suspended waits until the operator's own
-// people continue it; then every row is renewed once.
+// A bulk renewal interrupted by a suspension waits until the operator continues it; then
+// every row is renewed once.
 func TestSuspendedOperator_BulkRenewalWaitsForConfirmation(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me, ids := w.NewSubscribers(6)
@@ -118,7 +118,7 @@ func TestSuspendedOperator_BulkRenewalWaitsForConfirmation(t *testing.T) {
 	w.CheckAudit()
 }
 
-// Which pages and forms the roles of an operator's people have.
+// The pages and forms of each role of an operator.
 func TestOperatorRoles_OpenTheirPagesOnly(t *testing.T) {
 	w := e2e.NewEnv(t)
 	_, ids := w.NewSubscribers(1)
@@ -142,27 +142,27 @@ func TestOperatorRoles_OpenTheirPagesOnly(t *testing.T) {
 			}
 		}
 	}
-	// The counter sells; who only looks is refused, and offered nothing.
+	// The counter role may order; read-only is refused and offered nothing.
 	form := people[login.Counter].Get(one + "/renew").HiddenFields()
-	w.CheckUnchanged("a renewal by who may only look", func() {
+	w.CheckUnchanged("a renewal by a read-only login", func() {
 		people[login.ReadOnly].Post(one+"/renew", form).Shows(t, http.StatusForbidden, "Your login does not open this page.")
 		people[login.ReadOnly].Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).Shows(t, http.StatusForbidden)
 	})
-	if sold := people[login.Counter].Post(one+"/renew", form); !strings.HasPrefix(sold.Location, "/panel/transactions/CX") {
-		t.Errorf("a counter's renewal: %d to %q", sold.Status, sold.Location)
+	if renewed := people[login.Counter].Post(one+"/renew", form); !strings.HasPrefix(renewed.Location, "/panel/transactions/CX") {
+		t.Errorf("a counter's renewal: %d to %q", renewed.Status, renewed.Location)
 	}
 	for _, path := range []string{"/panel/", one, "/panel/subscribers", "/panel/bulk", "/panel/keys"} {
 		body := people[login.ReadOnly].Get(path).Body
 		for _, part := range []string{`/renew"`, `href="/panel/activate"`, `method="post" action="/panel/`, `/panel/people"`} {
 			if strings.Contains(body, part) {
-				t.Errorf("%s offers %s to who may only look", path, part)
+				t.Errorf("%s offers %s to a read-only login", path, part)
 			}
 		}
 	}
 	w.CheckAudit()
 }
 
-// An owner manages the operator's own people, and nobody else's.
+// An owner manages the logins of the own operator only.
 func TestOwner_ManagesPeople(t *testing.T) {
 	w := e2e.NewEnv(t)
 	other := w.NewOperator("Other Cable", access.AllPermissions)
@@ -171,7 +171,7 @@ func TestOwner_ManagesPeople(t *testing.T) {
 	b := w.SignIn(t, w.Demo.Operator)
 	form := b.Get("/panel/people").Shows(t, http.StatusOK, w.Demo.Operator.Username).HiddenFields()
 	if body := b.Get("/panel/people").Body; strings.Contains(body, "stranger") || strings.Contains(body, "clerk") {
-		t.Error("the list has somebody else's logins")
+		t.Error("the list has logins of others")
 	}
 	for field, value := range map[string]string{"name": "Ravi", "username": "ravi", "role": "administrator"} {
 		form.Set(field, value)
@@ -196,7 +196,7 @@ func TestOwner_ManagesPeople(t *testing.T) {
 	b.Post(ravi+"/access", url.Values{"disabled": {"no"}}).RedirectsTo(t, ravi)
 	b.Post(ravi+"/reset-second-factor", nil).Shows(t, http.StatusUnprocessableEntity, "has no second factor")
 
-	// Nobody changes themself, and the last owner stays.
+	// Owners cannot change their own login.
 	own := "/panel/people/" + fmt.Sprint(loginID(t, w, w.Demo.Operator.Username))
 	w.CheckUnchanged("what an owner may not do", func() {
 		b.Post(own+"/role", url.Values{"role": {"counter"}}).Shows(t, http.StatusUnprocessableEntity, "nobody changes their own role")
@@ -211,31 +211,31 @@ func TestOwner_ManagesPeople(t *testing.T) {
 		}
 	})
 
-	// Once the session is not fresh, a login is disabled at once, and enabled after a
-	// step-up. The MSO's audit log has it.
+	// With a stale session a login is disabled at once, and enabled only after a step-up.
+	// The audit log has both.
 	w.Advance(6 * time.Minute)
 	b.Post(ravi+"/access", url.Values{"disabled": {"yes"}}).RedirectsTo(t, ravi)
 	b.Post(ravi+"/access", url.Values{"disabled": {"no"}}).Shows(t, http.StatusForbidden, `action="/step-up"`)
-	acts, err := w.Admin.FindAuditEntries(t.Context(), admin.AuditQuery{OperatorID: w.Demo.LCOID, Actor: "web:" + w.Demo.Operator.Username, Limit: 100})
+	entries, err := w.Admin.FindAuditEntries(t.Context(), admin.AuditQuery{OperatorID: w.Demo.LCOID, Actor: "web:" + w.Demo.Operator.Username, Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := map[string]int{}
-	for _, act := range acts.Entries {
-		done[act.Action]++
-		if act.Origin == "" {
-			t.Errorf("%s was written down without where it came from", act.Action)
+	for _, entry := range entries.Entries {
+		done[entry.Action]++
+		if entry.Origin == "" {
+			t.Errorf("the audit entry of %s has no origin", entry.Action)
 		}
 	}
 	for action, times := range map[string]int{"login create": 1, "login set": 5, "login reset-password": 1} {
 		if done[action] != times {
-			t.Errorf("%s was written down %d times; want %d", action, done[action], times)
+			t.Errorf("%s has %d audit entries; want %d", action, done[action], times)
 		}
 	}
 	w.CheckAudit()
 }
 
-// An owner sees where a key was used from, and ends it at once.
+// An owner sees where a key was used from, and revokes it at once.
 func TestOwner_RevokesAKey(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.DemoCaller()
@@ -258,18 +258,18 @@ func TestOwner_RevokesAKey(t *testing.T) {
 	})
 	looks := w.SignIn(t, w.NewLogin(t, "looks", login.ReadOnly, w.Demo.LCOID))
 	if strings.Contains(looks.Get(key).Shows(t, http.StatusOK).Body, "Revoke the key") {
-		t.Error("who may only look is offered to revoke a key")
+		t.Error("a read-only login is offered to revoke a key")
 	}
 	looks.Post(key+"/revoke", nil).Shows(t, http.StatusForbidden)
-	w.Advance(6 * time.Minute) // at once, also where the session is not fresh
+	w.Advance(6 * time.Minute) // works with a stale session too
 	b.Post(key+"/revoke", nil).RedirectsTo(t, "/panel/keys")
 	w.Expect("revoked", e2e.Call{As: me, Path: "/api/v1/subscription?mobile=9800000000"}, fault.CredentialRevoked)
 	b.Post(key+"/revoke", nil).Shows(t, http.StatusUnprocessableEntity, "was revoked already")
 	w.CheckAudit()
 }
 
-// A second factor that is required of an operator's people is set up before anything else,
-// and only staff takes the requirement back.
+// If an operator requires a second factor, its logins must set one up first, and only staff
+// can lift the requirement.
 func TestOperatorSecondFactor_Required(t *testing.T) {
 	w := e2e.NewEnv(t)
 	b := w.SignIn(t, w.Demo.Operator)
@@ -295,7 +295,7 @@ func TestOperatorSecondFactor_Required(t *testing.T) {
 	w.CheckAudit()
 }
 
-// The console makes operators' logins of every role, and changes them.
+// The console creates and changes operators' logins of every role.
 func TestConsole_MakesOperatorRoles(t *testing.T) {
 	w := e2e.NewEnv(t)
 	staff := w.SignIn(t, w.Demo.Admin)
@@ -319,8 +319,8 @@ func TestConsole_MakesOperatorRoles(t *testing.T) {
 	w.CheckAudit()
 }
 
-// App passwords are replaced ten times a minute at most, by whoever of the operator asks,
-// and after a step-up only.
+// App passwords are replaced at most ten times a minute by all logins of an operator
+// together, and only after a step-up.
 func TestAppPasswords_AreThrottled(t *testing.T) {
 	w := e2e.NewEnv(t)
 	_, ids := w.NewSubscribers(2)

@@ -33,7 +33,7 @@ func TestRollingSum_FourTimesTheLimitWaits(t *testing.T) {
 		maker.Get(wallet).Shows(t, http.StatusOK,
 			"Together with ₹50,000.00 that maker moved alone within 24 hours this is above ₹50,000.00. It now waits for somebody else to approve it.", "Why it waits")
 	}
-	// For the operator that has its money, somebody else is over the limit, too.
+	// The sum also counts per operator, whoever moves the money.
 	checker.Post(wallets[0]+"/top-up", url.Values{"form": {"top-up"}, "amount": {"0.01"}, "reference": {"NEFT-2"}}).RedirectsTo(t, wallets[0])
 	checker.Get(wallets[0]).Shows(t, http.StatusOK, "Together with ₹50,000.00 that was moved alone for this operator within 24 hours this is above ₹50,000.00.")
 	checker.Get("/console/approvals").Shows(t, http.StatusOK, "that maker moved alone within 24 hours")
@@ -46,7 +46,7 @@ func TestRollingSum_CommandLineCounts(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=20000.00")
 	fina := w.SignIn(t, w.NewLogin(t, "fina", login.Finance, 0))
 	wallet := w.OperatorPage("/wallet")
-	// 10,000.00 came from the command line.
+	// 10,000.00 were moved by coax admin.
 	fina.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"10000"}, "reference": {"NEFT-1"}}).RedirectsTo(t, wallet)
 	fina.Get(wallet).Shows(t, http.StatusOK, "were credited", "₹20,000.00 was moved alone for this operator")
 	fina.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"0.01"}, "reference": {"NEFT-2"}}).RedirectsTo(t, wallet)
@@ -69,7 +69,7 @@ func TestPlanChange_TakesTwoAdministrators(t *testing.T) {
 	asha.Post(page+"/edit", cheap).RedirectsTo(t, page)
 	asha.Get(page).Shows(t, http.StatusOK, "The same was proposed before")
 	asha.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "somebody else has to approve it")
-	// Finance approves money, and no prices.
+	// Finance approves money, not prices.
 	if seen := fina.Get("/console/approvals").Shows(t, http.StatusOK, "BASIC-1", "You cannot approve this"); strings.Contains(seen.Body, "/1/approve") {
 		t.Error("finance is offered to approve a plan")
 	}
@@ -80,14 +80,14 @@ func TestPlanChange_TakesTwoAdministrators(t *testing.T) {
 	binu.Get("/console/approvals").Shows(t, http.StatusOK, "Approved, and carried out with that.", "plan BASIC-1")
 	binu.Get(page).Shows(t, http.StatusOK, "₹0.01", "24 months", "web:binu")
 
-	// What is small, or only a name, is done at once.
+	// Small changes, and names, need no approval.
 	family := url.Values{
 		"name": {"Family"}, "price": {"359.00"}, "months": {"1"}, "type": {"standard"}, "main": {"TV-FAMILY"}, "version": {"1"},
 	}
 	asha.Post("/console/catalogue/plans/FAMILY-1/edit", family).RedirectsTo(t, "/console/catalogue/plans/FAMILY-1")
 	asha.Get("/console/catalogue/plans/FAMILY-1").Shows(t, http.StatusOK, "The plan is set.", "₹359.00")
 
-	// A new plan that undercuts has no page until it is approved.
+	// A cheap new plan has no page until it is approved.
 	made := url.Values{"id": {"CHEAP-12"}, "name": {"Cheap"}, "price": {"1.00"}, "months": {"12"}, "type": {"standard"}, "main": {"TV-FAMILY"}}
 	asha.Post("/console/catalogue/new", made).RedirectsTo(t, "/console/approvals")
 	asha.Get("/console/approvals").Shows(t, http.StatusOK, "CHEAP-12", "New plan", "This is your own proposal")
@@ -103,7 +103,7 @@ func TestPlanChange_TakesTwoAdministrators(t *testing.T) {
 	w.CheckAudit()
 }
 
-// A proposal that was overtaken says so, and is not carried out.
+// A proposal whose plan has changed meanwhile cannot be approved.
 func TestPlanChange_OvertakenIsRefused(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	asha, binu := w.SignIn(t, w.NewLogin(t, "asha", login.Administrator, 0)), w.SignIn(t, w.NewLogin(t, "binu", login.Administrator, 0))

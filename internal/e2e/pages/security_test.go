@@ -22,7 +22,7 @@ import (
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
-// securityLines are the security events of a log, in their order.
+// securityLines returns the security events of a log, in order.
 func securityLines(t *testing.T, text string) []map[string]any {
 	t.Helper()
 	var lines []map[string]any
@@ -38,26 +38,27 @@ func securityLines(t *testing.T, text string) []map[string]any {
 	return lines
 }
 
-// event demands one more event than a test has seen, with these fields.
+// securityReader reads the security events of a log one after the other.
 type securityReader struct {
 	t    *testing.T
 	read func() string
 	seen int
 }
 
+// next checks that there is another event with these fields, and returns it.
 func (r *securityReader) next(want map[string]any) map[string]any {
 	r.t.Helper()
 	lines := securityLines(r.t, r.read())
 	if len(lines) <= r.seen {
-		r.t.Fatalf("there is no further event; want %v", want)
+		r.t.Fatalf("no further event; want %v", want)
 	}
 	got := lines[r.seen]
 	r.seen++
 	for name, value := range want {
-		found, place := any(got), got
+		found, object := any(got), got
 		for part := range strings.SplitSeq(name, ".") {
-			found = place[part]
-			place, _ = found.(map[string]any)
+			found = object[part]
+			object, _ = found.(map[string]any)
 		}
 		if found != value {
 			r.t.Errorf("%s is %v; want %v in %v", name, found, value, got)
@@ -66,6 +67,7 @@ func (r *securityReader) next(want map[string]any) map[string]any {
 	return got
 }
 
+// none checks that there is no further event.
 func (r *securityReader) none(what string) {
 	r.t.Helper()
 	if lines := securityLines(r.t, r.read()); len(lines) != r.seen {
@@ -73,7 +75,7 @@ func (r *securityReader) none(what string) {
 	}
 }
 
-// skip passes by what happened so far.
+// skip skips the events so far.
 func (r *securityReader) skip() { r.seen = len(securityLines(r.t, r.read())) }
 
 type fields = map[string]any
@@ -86,13 +88,13 @@ func TestSecurityLog_SignIns(t *testing.T) {
 	log.skip()
 	b := w.Browser(t)
 
-	// What the page answers does not tell which of these it was.
+	// The page does not reveal which of these it was.
 	unknown := b.SignIn("nobody.here", "not a password 1")
 	log.next(fields{"event": "sign_in_failed", "outcome": "refused", "reason": "unknown name", "factor": "password", "ip": "127.0.0.1", "stream": "security", "username": nil, "level": "WARN"})
 	wrong := b.SignIn("asha", "not a password 2")
 	failed := log.next(fields{"event": "sign_in_failed", "outcome": "refused", "reason": "wrong password", "username": "asha", "realm": "staff", "role": "finance", "session": nil})
 	if unknown.Status != wrong.Status || strings.ReplaceAll(unknown.Body, "nobody.here", "asha") != wrong.Body {
-		t.Error("the page tells a name that is nobody's from a wrong password")
+		t.Error("the page distinguishes an unknown name from a wrong password")
 	}
 	if failed["login"] == nil || !strings.HasPrefix(failed["request_id"].(string), "req_") || failed["agent"] == nil {
 		t.Errorf("it lacks the login, the request id or the agent: %v", failed)
@@ -137,7 +139,7 @@ func TestSecurityLog_SignIns(t *testing.T) {
 	there.Post("/account/second-factor/remove", url.Values{"password": {who.Password}, "code": {e2e.TOTPCode(t, key, w.Now())}}).RedirectsTo(t, "/account/")
 	log.next(fields{"event": "second_factor_removed", "username": "asha"})
 
-	// A password of one's own, and where one is signed in.
+	// A password change, and the login's sessions.
 	change := func(old, new string) {
 		there.Post("/account/password", url.Values{"password": {old}, "new_password": {new}, "repeated_password": {new}})
 	}
@@ -151,7 +153,7 @@ func TestSecurityLog_SignIns(t *testing.T) {
 	there.Post("/account/sessions/"+open+"/end", nil).RedirectsTo(t, "/account/")
 	log.next(fields{"event": "session_ended", "subject": "session " + open, "actor": "web:asha"})
 	there.Post("/account/sessions/0123456789abcdef/end", nil)
-	log.none("ending a session that is not there")
+	log.none("ending an unknown session")
 	there.Post("/sign-out", nil)
 	log.next(fields{"event": "signed_out", "username": "asha"})
 
@@ -174,7 +176,7 @@ func TestSecurityLog_SignIns(t *testing.T) {
 	w.Browser(t).SignIn("asha", "not a password 5").Shows(t, http.StatusTooManyRequests)
 	log.next(fields{"event": "sign_in_failed", "reason": "throttled", "username": nil})
 
-	// Nothing of this is a secret.
+	// The log has no secrets.
 	written, err := json.Marshal(securityLines(t, w.Log.String()))
 	if err != nil {
 		t.Fatal(err)
@@ -272,13 +274,13 @@ func TestSecurityLog_StaffActions(t *testing.T) {
 	_, err = w.Admin.UndeleteOperator(ctx, other.ID)
 	do("undelete", err)
 	log.next(fields{"event": "operator_undeleted"})
-	// What is refused has changed nothing, and is no event.
+	// A refused change is no event.
 	if err := w.Admin.RevokeKey(ctx, 4711); err == nil {
-		t.Error("a key that is not there was revoked")
+		t.Error("an unknown key was revoked")
 	}
 	log.none("a refusal")
 
-	// By pages: with who, from where and in which session.
+	// Through pages: with login, address and session.
 	maker, checker := w.SignIn(t, w.NewLogin(t, "maker", login.Finance, 0)), w.SignIn(t, w.NewLogin(t, "checker", login.Finance, 0))
 	root := w.SignIn(t, w.NewLogin(t, "root", login.Administrator, 0))
 	log.skip()
@@ -315,7 +317,7 @@ func TestSecurityLog_StaffActions(t *testing.T) {
 	do("maintenance off", w.Admin.EndMaintenance(ctx, false, ""))
 	log.next(fields{"event": "maintenance_off"})
 
-	// Turned away.
+	// Refused by access rules.
 	maker.Post(w.OperatorPage("/keys"), nil).Shows(t, http.StatusForbidden)
 	log.next(fields{"event": "access_refused", "outcome": "refused", "reason": "role", "username": "maker", "role": "finance"})
 	foreign := maker.Form(wallet+"/top-up", url.Values{})
@@ -340,7 +342,7 @@ func TestSecurityLog_StaffActions(t *testing.T) {
 	}
 }
 
-// An address that begins to be throttled is one event, however often it goes on.
+// An address that becomes throttled is one event, however many calls follow.
 func TestSecurityLog_APIThrottled(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "limits.failed_auth_per_minute=3", "log.security_file=")
@@ -355,11 +357,11 @@ func TestSecurityLog_APIThrottled(t *testing.T) {
 	for range 3 {
 		w.Expect("throttled", e2e.Call{As: me, Path: e2e.Balance}, fault.TooManyFailedAttempts)
 	}
-	log.none("what is throttled already")
+	log.none("further calls of a throttled address")
 }
 
-// With log.security_file the events are there and not in the ordinary log. The file is
-// its owner's only, is opened again on SIGHUP, and a failed write fails no request.
+// With log.security_file the events are in that file and not in the ordinary log. The file
+// has mode 0600 and is reopened on SIGHUP; a failed write fails no request.
 func TestSecurityLog_File(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "security.log")
@@ -391,7 +393,7 @@ func TestSecurityLog_File(t *testing.T) {
 	}
 	w.SignIn(t, who)
 	log.read = read(path + ".1")
-	log.next(fields{"event": "signed_in"}) // until it is told
+	log.next(fields{"event": "signed_in"}) // until SIGHUP
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
@@ -401,7 +403,7 @@ func TestSecurityLog_File(t *testing.T) {
 	fresh := &securityReader{t: t, read: read(path)}
 	fresh.next(fields{"event": "signed_in"})
 
-	// A file that cannot be written any more.
+	// The file can no longer be written.
 	if err := w.Node.Security.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -430,7 +432,7 @@ func httpGet(t *testing.T, w *e2e.Env, path string) string {
 	return string(text)
 }
 
-// Every event that the documentation lists exists, and the other way round.
+// docs/operating.md lists every event.
 func TestSecurityLog_EventsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/operating.md")
 	if err != nil {

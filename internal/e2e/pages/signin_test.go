@@ -16,7 +16,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// from posts a form as if from another address: the tests' own is a trusted proxy.
+// from posts a form as if from another address, through a trusted proxy.
 func from(b *e2e.Browser, address, path string, form url.Values) e2e.Page {
 	request := b.Form(path, form)
 	request.Header.Set("Sec-Fetch-Site", "same-origin")
@@ -29,7 +29,7 @@ func signInFrom(b *e2e.Browser, address string, who demo.Login) e2e.Page {
 	return from(b, address, "/sign-in", url.Values{"username": {who.Username}, "password": {who.Password}})
 }
 
-// Somebody who knows a name tries passwords from many networks and from the person's own.
+// An attacker tries passwords for a known name from many networks, among them the login's own.
 func TestSignIn_WrongTriesDoNotLockOut(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "server.trusted_proxies=127.0.0.1/32")
@@ -50,7 +50,7 @@ func TestSignIn_WrongTriesDoNotLockOut(t *testing.T) {
 			}
 			refused := signInFrom(w.Browser(t), attacker, who).Shows(t, http.StatusTooManyRequests, "There were too many attempts.")
 			if refused.Header.Get("Retry-After") != "900" {
-				t.Errorf("it asks to wait for %q seconds", refused.Header.Get("Retry-After"))
+				t.Errorf("Retry-After is %q; want 900", refused.Header.Get("Retry-After"))
 			}
 		}
 		for address, want := range map[string]int{
@@ -59,26 +59,26 @@ func TestSignIn_WrongTriesDoNotLockOut(t *testing.T) {
 		} {
 			signInFrom(w.Browser(t), address, wrong).Shows(t, want)
 		}
-		if pauses := w.SignInDelays(); len(pauses) != 22 || slices.Max(pauses) != 4*time.Second {
-			t.Errorf("the answers were delayed by %v; want all counted ones but the first ten, by up to 4 s", pauses)
+		if delays := w.SignInDelays(); len(delays) != 22 || slices.Max(delays) != 4*time.Second {
+			t.Errorf("the answers were delayed by %v; want 22 delays of at most 4 s: all counted tries but the first ten", delays)
 		}
 
-		// The live session proves itself, and the browser signs in again, undelayed.
+		// The session steps up, and the known browser signs in again, without delay.
 		from(known, home, "/step-up", url.Values{"password": {who.Password}, "to": {"/account/"}}).RedirectsTo(t, "/account/")
 		from(known, home, "/sign-out", nil)
 		signInFrom(known, home, wrong).Shows(t, http.StatusUnprocessableEntity)
 		signInFrom(known, home, who).RedirectsTo(t, "/")
-		if pauses := w.SignInDelays(); len(pauses) != 0 {
-			t.Errorf("a known browser was delayed by %v", pauses)
+		if delays := w.SignInDelays(); len(delays) != 0 {
+			t.Errorf("a known browser was delayed by %v", delays)
 		}
-		// A browser that is not known is let in from a network that has not tried.
+		// An unknown browser can sign in from a network without failed tries.
 		signInFrom(w.Browser(t), "192.0.2.1", who).RedirectsTo(t, "/")
-		if pauses := w.SignInDelays(); !slices.Equal(pauses, []time.Duration{4 * time.Second}) {
-			t.Errorf("another browser was delayed by %v", pauses)
+		if delays := w.SignInDelays(); !slices.Equal(delays, []time.Duration{4 * time.Second}) {
+			t.Errorf("another browser was delayed by %v", delays)
 		}
 		signInFrom(w.Browser(t), home, who).Shows(t, http.StatusTooManyRequests)
 
-		// With the password the known browsers end, but for the one that it was changed at.
+		// A password change forgets the known browsers, except the one that made it.
 		other := w.Browser(t)
 		signInFrom(other, "192.0.2.1", who).RedirectsTo(t, "/")
 		from(other, "192.0.2.1", "/account/password", url.Values{
@@ -121,7 +121,7 @@ func TestTemporaryPassword_ExpiryShownToItsHolder(t *testing.T) {
 	w.Advance(time.Second)
 	w.Browser(t).SignIn("ravi", password).Shows(t, http.StatusUnprocessableEntity, ended)
 	if page := w.Browser(t).SignIn("ravi", "not the password"); strings.Contains(page.Body, ended) {
-		t.Error("a wrong password is told that the right one has ended")
+		t.Error("a wrong password shows that the right one has expired")
 	}
 	reset := w.SignIn(t, w.Demo.Admin).Get(w.OperatorPage("/logins/") + strconv.FormatInt(made.ID, 10))
 	reset.Shows(t, http.StatusOK, "Temporary password ends")

@@ -15,9 +15,8 @@ import (
 	"github.com/coaxhq/coax/internal/login"
 )
 
-// What narrows access is done at once, however long ago the password was given. What
-// widens it is not done: the password is asked for, the form comes back filled in, and
-// sent again it is done.
+// A change that narrows access is made at once, even with a stale session. One that widens it
+// requires a step-up; the form is then returned filled in, and works when sent again.
 func TestStepUp_WideningAccess(t *testing.T) {
 	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	ctx := t.Context()
@@ -36,7 +35,7 @@ func TestStepUp_WideningAccess(t *testing.T) {
 	owner, _, err := w.Admin.CreateLogin(ctx, admin.NewLogin{Username: "sagar", Name: "Sagar", Role: login.Owner, OperatorID: me.OperatorID})
 	must(err)
 
-	// state is all that the forms below can change.
+	// state is what the forms below can change.
 	type state struct {
 		operator, gone, clerk, owner string
 		permissions                  access.Permissions
@@ -145,10 +144,10 @@ func TestStepUp_WideningAccess(t *testing.T) {
 				action = tt.narrowAction
 			}
 			if got := b.Post(tt.page+action, tt.narrow); got.Status != http.StatusSeeOther || got.Location != tt.page {
-				t.Errorf("%s: narrowed with an old password: %d to %q\n%s", tt.name, got.Status, got.Location, got.Body)
+				t.Errorf("%s: narrowed with a stale session: %d to %q\n%s", tt.name, got.Status, got.Location, got.Body)
 			}
 			if now() == before {
-				t.Errorf("%s: narrowed with an old password, nothing changed", tt.name)
+				t.Errorf("%s: narrowed with a stale session, nothing changed", tt.name)
 			}
 		}
 		before := now()
@@ -163,7 +162,7 @@ func TestStepUp_WideningAccess(t *testing.T) {
 		}
 		b.Post("/step-up", given).Shows(t, http.StatusOK, append(tt.filled, `action="`+tt.page+tt.action+`"`, "Nothing has been done yet: look at what you wanted to do")...)
 		if after := now(); after != before {
-			t.Errorf("%s: with an old password %+v became %+v", tt.name, before, after)
+			t.Errorf("%s: with a stale session %+v became %+v", tt.name, before, after)
 		}
 		if got := b.Post(tt.page+tt.action, tt.widen); got.Status != http.StatusSeeOther {
 			t.Errorf("%s: after the step-up: %d\n%s", tt.name, got.Status, got.Body)

@@ -9,27 +9,26 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-// Somebody with access to the store itself changes an act of the log, and then takes
-// one out. Whoever opens the log is told at once, and what to do; so is whoever looks
-// at the act, and at the health of the installation.
+// An entry of the audit log is changed in the database, and then one is deleted. The log,
+// the entry's page and the health page show it, with what to do.
 func TestAuditLog_TamperedEntryIsShown(t *testing.T) {
 	w := e2e.NewEnvAt(t, time.Now(), "panel.staff_totp=false", "audit.every=10ms")
 	b := w.SignIn(t, w.Demo.Admin)
 	const broken = "The chain is broken."
-	said := func(path string) bool { return strings.Contains(b.Get(path).Shows(t, http.StatusOK).Body, broken) }
-	if said("/console/audit-log") || said("/console/audit-log/3") {
-		t.Fatal("the chain is called broken before anybody touched it")
+	shown := func(path string) bool { return strings.Contains(b.Get(path).Shows(t, http.StatusOK).Body, broken) }
+	if shown("/console/audit-log") || shown("/console/audit-log/3") {
+		t.Fatal("the chain is shown as broken before the change")
 	}
 	b.Get("/console/audit-log?verify=yes").Shows(t, http.StatusOK, "The chain is whole here.")
-	w.WaitUntil("the books were audited", func() bool { return strings.Contains(b.Get("/console/health").Body, "The books agree") })
+	w.WaitUntil("an audit has run", func() bool { return strings.Contains(b.Get("/console/health").Body, "The books agree") })
 
 	e2e.ExecOnStore(t, w.Node.Config.Store, `UPDATE staff_acts SET actor = 'cli:nobody' WHERE id = 3`)
 	const advice = "Act 3 does not fit the one before it: it was changed, or one before it was taken out. Run coax audit, and keep the store as it is."
 	for _, path := range []string{"/console/audit-log", "/console/audit-log?verify=yes", "/console/audit-log?actor=cli:nobody", "/console/audit-log/3"} {
 		b.Get(path).Shows(t, http.StatusOK, broken, advice)
 	}
-	if said("/console/audit-log/2") || said("/console/audit-log/4") {
-		t.Error("an act that nobody touched is called broken")
+	if shown("/console/audit-log/2") || shown("/console/audit-log/4") {
+		t.Error("an unchanged entry is shown as broken")
 	}
 	w.WaitUntil("the audit has found it", func() bool {
 		body := b.Get("/console/health").Body
@@ -40,8 +39,8 @@ func TestAuditLog_TamperedEntryIsShown(t *testing.T) {
 	b.Get("/console/").Shows(t, http.StatusOK, "The last audit found 2 violations.")
 
 	e2e.ExecOnStore(t, w.Node.Config.Store, `UPDATE staff_acts SET actor = (SELECT actor FROM staff_acts WHERE id = 2) WHERE id = 3`)
-	if said("/console/audit-log/3") {
-		t.Error("an act that is as it was is called broken")
+	if shown("/console/audit-log/3") {
+		t.Error("a restored entry is shown as broken")
 	}
 	e2e.ExecOnStore(t, w.Node.Config.Store, `DELETE FROM staff_acts WHERE id = 5`)
 	b.Get("/console/audit-log").Shows(t, http.StatusOK, broken, "Act 6 does not fit the one before it")

@@ -36,7 +36,7 @@ func TestSignIn_AndOut(t *testing.T) {
 	b.Get("/sign-in").RedirectsTo(t, "/panel/")
 	b.Get("/panel/").Shows(t, http.StatusOK, "Demo Operator", "Demo Cable", "₹10,000.00")
 
-	// What was a session is none any more, for whoever has copied its cookie too.
+	// Signing out ends the session for a copied cookie too.
 	stolen := in.Header.Get("Set-Cookie")[len("__Host-coax="):]
 	stolen, _, _ = strings.Cut(stolen, ";")
 	b.Post("/sign-out", nil).RedirectsTo(t, "/sign-in")
@@ -53,7 +53,7 @@ func TestSignIn_AndOut(t *testing.T) {
 	w.Browser(t).Send(thief).RedirectsTo(t, "/sign-in?to=%2Fpanel%2F")
 }
 
-// Somebody who was going somewhere gets there, if it is a page of ours.
+// Signing in returns to the requested page if it is one of the service's own.
 func TestSignIn_ReturnsToRequestedPage(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
@@ -78,7 +78,7 @@ func TestSignIn_WrongPasswordIsThrottled(t *testing.T) {
 	unknown := b.SignIn("nobody-here", "not the password").Shows(t, http.StatusUnprocessableEntity, "The username or the password is wrong.")
 	same := func(p e2e.Page, name string) string { return strings.ReplaceAll(p.Body, `value="`+name+`"`, "") }
 	if same(wrong, w.Demo.Operator.Username) != same(unknown, "nobody-here") {
-		t.Error("the page tells whether there is such a username")
+		t.Error("the page reveals whether the username exists")
 	}
 	if strings.Contains(wrong.Body, "not the password") {
 		t.Error("the page repeats the password")
@@ -91,26 +91,26 @@ func TestSignIn_WrongPasswordIsThrottled(t *testing.T) {
 	}
 	got.Shows(t, http.StatusTooManyRequests, "too many attempts")
 	if got.Header.Get("Retry-After") == "" {
-		t.Error("it does not say how long to wait")
+		t.Error("there is no Retry-After")
 	}
-	// The right one does not help now; the API is another matter.
+	// The right password is refused now too; the API is not affected.
 	b.SignIn(w.Demo.Operator.Username, w.Demo.Operator.Password).Shows(t, http.StatusTooManyRequests)
 	w.Expect("the operator's API key meanwhile", e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}, fault.OK)
 	w.Advance(16 * time.Minute)
 	b.SignIn(w.Demo.Operator.Username, w.Demo.Operator.Password).RedirectsTo(t, "/")
 }
 
-// Another site's page may make our visitor's browser post here; it is not done.
+// A form posted from another site's page is refused.
 func TestForm_CrossSiteIsRefused(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	b := w.SignIn(t, w.Demo.Operator)
 	for name, header := range map[string]http.Header{
 		"cross-site":                {"Sec-Fetch-Site": {"cross-site"}},
-		"a sibling":                 {"Sec-Fetch-Site": {"same-site"}},
-		"an old browser elsewhere":  {"Origin": {"https://evil.example"}},
-		"from a page without name":  {"Origin": {"null"}},
-		"from our host, other port": {"Origin": {"https://127.0.0.1:1"}},
+		"same site":                 {"Sec-Fetch-Site": {"same-site"}},
+		"other origin, old browser": {"Origin": {"https://evil.example"}},
+		"null origin":               {"Origin": {"null"}},
+		"same host, other port":     {"Origin": {"https://127.0.0.1:1"}},
 	} {
 		request := b.Form("/sign-out", nil)
 		for key, values := range header {
@@ -118,7 +118,7 @@ func TestForm_CrossSiteIsRefused(t *testing.T) {
 		}
 		b.Send(request).Shows(t, http.StatusForbidden, "another site")
 		if got := b.Get("/panel/"); got.Status != http.StatusOK {
-			t.Fatalf("%s: the visitor was signed out all the same", name)
+			t.Fatalf("%s: the visitor was signed out", name)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func TestSecondFactor_SetUpAndRequired(t *testing.T) {
 	b.SignIn(w.Demo.Admin.Username, w.Demo.Admin.Password).RedirectsTo(t, "/account/second-factor")
 	b.Get("/console/").RedirectsTo(t, "/account/second-factor")
 
-	// A mistyped code does not make the visitor scan another picture.
+	// After a wrong code the same QR code stays valid.
 	b.Get("/account/second-factor").Shows(t, http.StatusOK, "A password alone is not enough for your login.")
 	b.Post("/account/second-factor/offer", nil).Shows(t, http.StatusUnprocessableEntity, "The password is wrong.")
 	offer := b.Post("/account/second-factor/offer", url.Values{"password": {w.Demo.Admin.Password}}).Shows(t, http.StatusOK)
@@ -207,7 +207,7 @@ func TestSecondFactor_SetUpAndRequired(t *testing.T) {
 	next.Post("/sign-in/code", url.Values{"code": {e2e.TOTPCode(t, key, w.Now())}}).RedirectsTo(t, "/")
 	next.Get("/console/").Shows(t, http.StatusOK)
 
-	// Without the telephone: a recovery code, once.
+	// Without the phone: a recovery code, once.
 	for i, want := range []string{"/", ""} {
 		lost := w.Browser(t)
 		lost.SignIn(w.Demo.Admin.Username, w.Demo.Admin.Password).RedirectsTo(t, "/sign-in/code")
@@ -216,7 +216,7 @@ func TestSecondFactor_SetUpAndRequired(t *testing.T) {
 			t.Errorf("a recovery code, use %d: %d to %q; want %q", i+1, got.Status, got.Location, want)
 		}
 	}
-	// It is required of this role, and cannot be taken away.
+	// It is required for this role and cannot be removed.
 	next.Post("/account/second-factor/remove", url.Values{"password": {w.Demo.Admin.Password}, "code": {recovery[1][1]}}).
 		Shows(t, http.StatusUnprocessableEntity, "A second factor is required for your login.")
 }

@@ -18,56 +18,55 @@ import (
 	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
-// BenchmarkPages times every page, beside the page to sign in, which asks the store for
-// nothing: what the one takes of the other says more than what either takes on a
-// machine with other work. What pages remember for a while is measured as first-ms,
-// when it has been forgotten.
+// BenchmarkPages times every page, and compares it with the sign-in page, which does not
+// read the store: on a shared machine the ratio says more than the time. first-ms is the
+// time without cached figures.
 func BenchmarkPages(b *testing.B) {
-	b.Run("of=demo", func(b *testing.B) { benchPages(b, historicWorld(b)) })
+	b.Run("of=demo", func(b *testing.B) { benchPages(b, newHistoryEnv(b)) })
 	b.Run("of=100000-subscribers", func(b *testing.B) {
-		benchPages(b, grownWorld(b, growth.Shape{Operators: 1, Subscribers: 100_000, Rounds: 3, Named: true}))
+		benchPages(b, newGrownEnv(b, growth.Shape{Operators: 1, Subscribers: 100_000, Rounds: 3, Named: true}))
 	})
 }
 
-// paceOf is what was measured of a page, in milliseconds.
-type paceOf struct {
+// pageTime is the time of a page in milliseconds, with and without cached figures.
+type pageTime struct {
 	path        string
 	page, first float64
 }
 
 func benchPages(b *testing.B, w *e2e.Env) {
-	var all []paceOf
-	sign := paced{"/sign-in", w.Browser(b)}
-	pages := pacedPages(b, w)
+	var all []pageTime
+	sign := timedPage{"/sign-in", w.Browser(b)}
+	pages := timedPages(b, w)
 	for _, page := range pages {
-		page.timed(b) // templates are read when they are first needed
+		page.load(b) // templates are parsed at the first use
 	}
-	w.Advance(7 * time.Hour) // nothing is remembered for longer
+	w.Advance(7 * time.Hour) // every cache expires within that
 	for _, page := range pages {
 		b.Run("page="+strings.ReplaceAll(page.path, "/", "|"), func(b *testing.B) {
-			first := milliseconds(page.anew(b))
+			first := milliseconds(page.uncached(b))
 			var base, visits []time.Duration
 			for range 9 {
-				base = append(base, sign.timed(b))
+				base = append(base, sign.load(b))
 			}
 			for b.Loop() {
-				visits = append(visits, page.timed(b))
+				visits = append(visits, page.load(b))
 			}
 			took := median(visits)
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(took, "ms/page")
 			b.ReportMetric(first, "first-ms")
 			b.ReportMetric(took/median(base), "x-sign-in")
-			all = append(all, paceOf{page.path, took, first})
+			all = append(all, pageTime{page.path, took, first})
 		})
 	}
-	fmt.Fprint(os.Stderr, slowest(all, 12)) // what a benchmark logs is shown only if it fails
+	fmt.Fprint(os.Stderr, slowest(all, 12)) // a benchmark's log is shown only if it fails
 }
 
-// anew is how long a page takes at best whose figures have been forgotten. Those of
-// days that are over can be forgotten once only: they are kept for hours, in which the
-// trade of a store would come to lie far back.
-func (p paced) anew(t testing.TB) time.Duration {
+// uncached returns the shortest time of a page without cached figures. Figures of past days
+// are cached for hours, and advancing the clock that far would leave the store's operations
+// too far behind, so pages that show them are loaded once.
+func (p timedPage) uncached(t testing.TB) time.Duration {
 	tries := 3
 	if strings.HasPrefix(p.path, "/panel/?") || strings.HasPrefix(p.path, "/console/commission") {
 		tries = 1
@@ -75,40 +74,39 @@ func (p paced) anew(t testing.TB) time.Duration {
 	took := time.Hour
 	for range tries {
 		p.by.Env.Advance(6 * time.Minute)
-		took = min(took, p.timed(t))
+		took = min(took, p.load(t))
 	}
 	return took
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// median is how long half of them took at most, in milliseconds.
+// median returns the median in milliseconds.
 func median(all []time.Duration) float64 {
 	slices.Sort(all)
 	return milliseconds(all[len(all)/2])
 }
 
 // slowest lists the pages that took longest.
-func slowest(all []paceOf, most int) string {
-	slices.SortFunc(all, func(a, b paceOf) int { return cmp.Compare(max(b.page, b.first), max(a.page, a.first)) })
+func slowest(all []pageTime, limit int) string {
+	slices.SortFunc(all, func(a, b pageTime) int { return cmp.Compare(max(b.page, b.first), max(a.page, a.first)) })
 	var text strings.Builder
 	fmt.Fprintf(&text, "the slowest of %d pages, in ms: first, then\n", len(all))
-	for _, p := range all[:min(len(all), most)] {
+	for _, p := range all[:min(len(all), limit)] {
 		fmt.Fprintf(&text, "%8.1f %8.1f  %s\n", p.first, p.page, p.path)
 	}
 	return text.String()
 }
 
-// What takes long to add up for a large operator comes after the page: by a script, or
-// at a click.
+// Slow figures of a large operator are loaded after the page: by JavaScript, or with a click.
 func TestLargeOperator_FiguresLoadAfterPage(t *testing.T) {
 	t.Parallel()
-	w := grownWorld(t, growth.Shape{Operators: 1, Subscribers: 6_000, Rounds: 1, Named: true})
+	w := newGrownEnv(t, growth.Shape{Operators: 1, Subscribers: 6_000, Rounds: 1, Named: true})
 	b := w.SignIn(t, w.Demo.Operator)
 	const chart, waiting = "Spent, last 30 days", `hx-get="/panel/" hx-trigger="load"`
 	first := b.Get("/panel/").Shows(t, http.StatusOK, waiting, "are being added up", "5,999 active subscribers", "Expiring next")
 	if strings.Contains(first.Body, chart) || strings.Contains(first.Body, "fall due in 7 days") {
-		t.Errorf("the page has figures that nobody waited for:\n%s", first.Body)
+		t.Errorf("the first page already has the figures:\n%s", first.Body)
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.URL("/panel/"), nil)
 	if err != nil {
@@ -117,22 +115,22 @@ func TestLargeOperator_FiguresLoadAfterPage(t *testing.T) {
 	request.Header.Set("Hx-Request", "true")
 	part := b.Send(request).Shows(t, http.StatusOK, chart, "fall due in 7 days", `id="figures"`)
 	if strings.Contains(part.Body, "<html") || strings.Contains(part.Body, waiting) || strings.Contains(part.Body, "Expiring next") {
-		t.Errorf("the script got more than the figures, or is sent for them again:\n%s", part.Body)
+		t.Errorf("the script got more than the figures, or is to load them again:\n%s", part.Body)
 	}
 	if again := b.Get("/panel/").Shows(t, http.StatusOK, chart, "Expiring next"); strings.Contains(again.Body, waiting) {
-		t.Error("figures that are known by now are sent for once more")
+		t.Error("cached figures are loaded again")
 	}
 	w.Advance(2 * time.Hour)
 	b.Get("/panel/").Shows(t, http.StatusOK, waiting, `href="/panel/?figures=yes"`)
 	b.Get("/panel/?figures=yes").Shows(t, http.StatusOK, chart, "Expiring next")
 }
 
-// The same in a browser, with a script and without; and a search that goes on at a
+// The same in a browser, with and without JavaScript; and a search that continues with a
 // click.
 func TestBrowser_LargeOperator(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
-	w := grownWorld(t, growth.Shape{Operators: 1, Subscribers: 6_000, Rounds: 2, Named: true})
+	w := newGrownEnv(t, growth.Shape{Operators: 1, Subscribers: 6_000, Rounds: 2, Named: true})
 	without := looktest.WithoutScript(t)
 	tabSignIn(w, without, w.Demo.Operator)
 	without.Sees("are being added up")
@@ -149,7 +147,7 @@ func TestBrowser_LargeOperator(t *testing.T) {
 	tab.Open(w.URL("/panel/transactions?channel=web"))
 	tab.Sees("Nothing found so far")
 	if shown := w.SignIn(t, w.Demo.Operator).Get("/panel/transactions?channel=web").Body; !strings.Contains(shown, ". The next page looks further.") || strings.Contains(shown, "&lt;") {
-		t.Errorf("how far was looked is said with signs that a page is made of:\n%s", shown)
+		t.Errorf("the note on the searched range is missing or escaped:\n%s", shown)
 	}
 	tab.Check("panel-transactions-so-far")
 	tab.Press("Next")

@@ -11,8 +11,8 @@ import (
 	"github.com/coaxhq/coax/internal/login"
 )
 
-// Pages have their own paths over HTTPS. Everything else is the API's as it was:
-// other paths get its 404, and plain HTTP is refused whatever the path.
+// Pages have their own paths over HTTPS. Other paths get the API's 404, and plain HTTP is
+// refused on every path.
 func TestServer_PagesAndAPIPathsSeparate(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
@@ -27,16 +27,16 @@ func TestServer_PagesAndAPIPathsSeparate(t *testing.T) {
 	w.Browser(t).Get("/panel/%2e%2e/console/").Shows(t, http.StatusNotFound, "There is no such page.")
 }
 
-// Whoever is throttled at one is not at the other.
+// An address throttled at the API is not throttled at the pages.
 func TestServer_PagesAndAPIThrottledSeparately(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "limits.failed_auth_per_minute=1")
-	w.Expect("a key that is none", e2e.Call{As: e2e.Caller{Key: "cxk_" + strings.Repeat("0", 32), Secret: "x"}, Path: e2e.Balance}, fault.InvalidAPIKey)
+	w.Expect("an unknown key", e2e.Call{As: e2e.Caller{Key: "cxk_" + strings.Repeat("0", 32), Secret: "x"}, Path: e2e.Balance}, fault.InvalidAPIKey)
 	w.Expect("the next call from here", e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}, fault.TooManyFailedAttempts)
 	w.SignIn(t, w.Demo.Operator).Get("/panel/").Shows(t, http.StatusOK)
 }
 
-// A proxy that ends TLS is believed about who comes and how; nobody else is.
+// The forwarded address and scheme count only from a trusted proxy.
 func TestServer_PagesBehindProxy(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t, "server.trusted_proxies=127.0.0.1/32")

@@ -17,21 +17,22 @@ import (
 	"github.com/coaxhq/coax/internal/web"
 )
 
-// longStay keeps people signed in, and prices verified, while the clock is moved on.
-var longStay = []string{"panel.idle=24h", "panel.absolute=700h", "catalogue.max_age=700h"}
+// longSessions are settings that keep sessions and verified prices valid while the clock is
+// advanced.
+var longSessions = []string{"panel.idle=24h", "panel.absolute=700h", "catalogue.max_age=700h"}
 
-// historicWorld is the world of a demo with a history.
-func historicWorld(t testing.TB) *e2e.Env {
+// newHistoryEnv returns an Env whose demo operator has a history.
+func newHistoryEnv(t testing.TB) *e2e.Env {
 	t.Helper()
 	w := &e2e.Env{TB: t, Folder: t.TempDir(), Log: &e2e.LogBuffer{}, History: true}
 	w.Time.Store(time.Now().UnixMilli())
-	w.Start(slices.Concat(e2e.NewStoreSettings(t), longStay)...)
+	w.Start(slices.Concat(e2e.NewStoreSettings(t), longSessions)...)
 	t.Cleanup(func() { w.Stop() })
 	return w
 }
 
-// grownWorld is a world whose demo's operator is the first of a store that has grown.
-func grownWorld(t testing.TB, shape growth.Shape) *e2e.Env {
+// newGrownEnv returns an Env on a large generated store, whose first operator is the demo's.
+func newGrownEnv(t testing.TB, shape growth.Shape) *e2e.Env {
 	t.Helper()
 	w := &e2e.Env{TB: t, Folder: t.TempDir(), Log: &e2e.LogBuffer{}}
 	w.Time.Store(time.Now().UnixMilli())
@@ -42,17 +43,17 @@ func grownWorld(t testing.TB, shape growth.Shape) *e2e.Env {
 	if err := os.WriteFile(filepath.Join(w.Folder, "master.key"), masterKey, 0o400); err != nil {
 		t.Fatal(err)
 	}
-	sets := longStay
+	sets := longSessions
 	if pgtest.Chosen() {
 		address := pgtest.NewDatabase(t)
 		sets = append(slices.Clone(sets), "store.url="+address)
 		_, err = growth.FillPostgresAs(t.Context(), address, shape, w.Now(), masterKey, nil)
 	} else {
-		place := filepath.Join(w.Folder, "data")
-		if err := os.Mkdir(place, 0o700); err != nil {
+		folder := filepath.Join(w.Folder, "data")
+		if err := os.Mkdir(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		_, err = growth.FillSQLiteAs(t.Context(), filepath.Join(place, "coax.db"), shape, w.Now(), masterKey, nil)
+		_, err = growth.FillSQLiteAs(t.Context(), filepath.Join(folder, "coax.db"), shape, w.Now(), masterKey, nil)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -62,30 +63,30 @@ func grownWorld(t testing.TB, shape growth.Shape) *e2e.Env {
 	return w
 }
 
-// paced is a page that is timed, and whose.
-type paced struct {
+// timedPage is a page to time and the browser that loads it.
+type timedPage struct {
 	path string
 	by   *e2e.Browser
 }
 
-// noPages are routes that are got and are no pages to be timed.
+// noPages are GET routes that are not timed, with the reason.
 var noPages = map[string]string{
-	"/":                                  "it sends on",
-	"/sign-in/code":                      "for those who owe a code",
-	"/account/passkeys/{passkey}/remove": "for those who have a passkey",
-	"/panel/statement/export/csv":        "a file of as many lines as there are",
-	"/panel/statement/export/xlsx":       "a file of as many lines as there are",
-	"/panel/transactions/export/csv":     "a file of as many rows as there are",
-	"/panel/transactions/export/xlsx":    "a file of as many rows as there are",
+	"/":                                  "a redirect",
+	"/sign-in/code":                      "only during a sign-in",
+	"/account/passkeys/{passkey}/remove": "needs a passkey",
+	"/panel/statement/export/csv":        "a file of any size",
+	"/panel/statement/export/xlsx":       "a file of any size",
+	"/panel/transactions/export/csv":     "a file of any size",
+	"/panel/transactions/export/xlsx":    "a file of any size",
 	"/panel/bulk/{id}/csv":               "a file",
 	"/panel/bulk/{id}/xlsx":              "a file",
 	"/console/commission/sums/{format}":  "a file",
-	"/console/commission/lines/{format}": "a file of as many rows as there are",
+	"/console/commission/lines/{format}": "a file of any size",
 }
 
-// pacedPages are all pages that there are, each of those about something with
-// something that there is, and the lists in every way that they can be asked for.
-func pacedPages(t testing.TB, w *e2e.Env) (pages []paced) {
+// timedPages returns all pages, with wildcards filled in by existing objects, and the lists
+// with every kind of query.
+func timedPages(t testing.TB, w *e2e.Env) (pages []timedPage) {
 	t.Helper()
 	people := map[web.Area]*e2e.Browser{web.Panel: w.SignIn(t, w.Demo.Operator), web.Console: w.SignIn(t, w.Demo.Admin)}
 	people[web.Account] = people[web.Panel]
@@ -99,26 +100,26 @@ func pacedPages(t testing.TB, w *e2e.Env) (pages []paced) {
 			path = strings.Replace(path, one.Pattern, one.Path, 1)
 		}
 		if strings.Contains(path, "{") {
-			t.Errorf("%s is about something that is not known here: add it to somethings, or to noPages", route.Path)
+			t.Errorf("%s: add a value for its wildcard to SampleRoutes, or the route to noPages", route.Path)
 			continue
 		}
 		by := people[route.Area]
 		if route.Path == "/sign-in" {
 			by = w.Browser(t)
 		}
-		pages = append(pages, paced{path, by})
+		pages = append(pages, timedPage{path, by})
 	}
 	for area, paths := range w.ListQueries(about[0].Path[len("/panel/subscribers/"):]) {
 		for _, path := range paths {
-			pages = append(pages, paced{path, people[area]})
+			pages = append(pages, timedPage{path, people[area]})
 		}
 	}
-	slices.SortStableFunc(pages, func(a, b paced) int { return strings.Compare(a.path, b.path) })
+	slices.SortStableFunc(pages, func(a, b timedPage) int { return strings.Compare(a.path, b.path) })
 	return pages
 }
 
-// timed gets a page, and says how long it took until the last of it was there.
-func (p paced) timed(t testing.TB) time.Duration {
+// load requests a page and returns the time to its last byte.
+func (p timedPage) load(t testing.TB) time.Duration {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.by.Env.URL(p.path), nil)
 	if err != nil {
