@@ -155,7 +155,7 @@ func (m *accessMatrix) checkAnswer(s situation, try attempt, v matrixVisitor, go
 		wrong("an anonymous visitor is sent to sign in")
 	case v.stage == "" && in && !of(anonymousMay):
 		wrong("an anonymous visitor may use the sign-in page only")
-	case v.stage != "" && !v.whole() && in && !of(unfinishedMay[v.stage]):
+	case v.stage != "" && !v.complete() && in && !of(unfinishedMay[v.stage]):
 		wrong("an unfinished sign-in may only be continued")
 	case v.realm == login.Staff && area == web.Panel && in:
 		wrong("staff does not use the panel")

@@ -124,9 +124,9 @@ type matrixVisitor struct {
 // ownPasskey is the placeholder in a path for the visitor's own passkey.
 const ownPasskey = "own-passkey"
 
-// whole reports whether the visitor has finished signing in; only then can a session be
+// complete reports whether the visitor has finished signing in; only then can a session be
 // stale.
-func (v matrixVisitor) whole() bool { return v.stage == login.Complete }
+func (v matrixVisitor) complete() bool { return v.stage == login.Complete }
 
 // attempt is one request that every visitor sends: a route, a path with its wildcards
 // filled in, and a form.
@@ -493,11 +493,11 @@ func (m *accessMatrix) visit(try attempt, v matrixVisitor, tokens [2]string, s s
 		preparer = login.Owner
 	}
 	for k, token := range tokens {
-		if k == 1 && !v.whole() {
+		if k == 1 && !v.complete() {
 			got[1] = got[0] // the session cannot be stale
 			break
 		}
-		if try.prepare != nil && v.role == preparer && v.whole() {
+		if try.prepare != nil && v.role == preparer && v.complete() {
 			try.prepare()
 		}
 		if try.route.Path == "/sign-out" {
