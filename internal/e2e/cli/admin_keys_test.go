@@ -95,7 +95,7 @@ func TestAdminWhitelist_JSON(t *testing.T) {
 
 func TestAdminLists_EmptyArrays(t *testing.T) {
 	t.Parallel()
-	h := cliEmptyHouse(t)
+	h := cliEmptyInstall(t)
 	for _, list := range [][]string{{"lco", "list"}, {"plan", "list"}, {"log"}} {
 		if got := h.JSON(list...); got != "[]" {
 			t.Errorf("%q of a new installation: %s; want []", list, got)
@@ -115,8 +115,8 @@ func TestAdminLists_EmptyArrays(t *testing.T) {
 	}
 }
 
-// cliEmptyHouse is what init and migrate leave.
-func cliEmptyHouse(t testing.TB) *e2e.Install {
+// cliEmptyInstall returns an installation after init and migrate.
+func cliEmptyInstall(t testing.TB) *e2e.Install {
 	t.Helper()
 	folder := t.TempDir()
 	e2e.RequireOK(t, e2e.Run(t, "init", "--dir", folder))
@@ -148,24 +148,24 @@ func TestAdminLog_RecordsActorAndAction(t *testing.T) {
 		actions = append(actions, strings.Trim(a["action"], `"`))
 	}
 	if want := []string{"lco create", "lco set", "wallet topup", "key issue"}; !slices.Equal(actions, want) {
-		t.Errorf("acts %q; want %q", actions, want)
+		t.Errorf("the audit entries are %q; want %q", actions, want)
 	}
 	if secret := strings.Trim(issued["api_secret"], `"`); strings.Contains(raw, secret) {
 		t.Error("the log holds a secret")
 	}
 
-	var acts []struct {
+	var entries []struct {
 		Before, After json.RawMessage
 	}
-	if err := json.Unmarshal([]byte(raw), &acts); err != nil {
+	if err := json.Unmarshal([]byte(raw), &entries); err != nil {
 		t.Fatal(err)
 	}
-	e2e.CheckMentions(t, "before lco set", string(acts[1].Before), `"api":"enabled"`)
-	e2e.CheckMentions(t, "after lco set", string(acts[1].After), `"api":"disabled"`)
-	if string(acts[0].Before) != "null" {
-		t.Errorf("before an operator was made there was %s; want null", acts[0].Before)
+	e2e.CheckMentions(t, "before lco set", string(entries[1].Before), `"api":"enabled"`)
+	e2e.CheckMentions(t, "after lco set", string(entries[1].After), `"api":"disabled"`)
+	if string(entries[0].Before) != "null" {
+		t.Errorf("before an operator was made there was %s; want null", entries[0].Before)
 	}
-	e2e.CheckMentions(t, "after a top-up", string(acts[2].After), `"wallet_balance":12.30`)
+	e2e.CheckMentions(t, "after a top-up", string(entries[2].After), `"wallet_balance":12.30`)
 
 	whole := e2e.JSONArray(t, h.JSON("log"))
 	last := e2e.CheckShape(t, whole[len(whole)-1], "id int", "at moment", "actor text", "action text", "lco_id int?", "subject text", "before any", "after any", "reason string", "origin text?")
@@ -174,7 +174,7 @@ func TestAdminLog_RecordsActorAndAction(t *testing.T) {
 	}
 }
 
-// What people see is not fixed; that it says the things they asked for is.
+// The human-readable output has the requested values; its format is not fixed.
 func TestAdmin_HumanReadableOutput(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)

@@ -9,10 +9,10 @@ import (
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
-// cliRefusingHouse has one of everything that can be refused: operator 2 is
+// cliRefusalInstall has one of everything that leads to a refusal: operator 2 is
 // deleted and had key 2; key 3 is revoked, key 4 was rotated to key 5; plan
 // FAMILY-3 is retired; reference NEFT-1 was used for 100.00.
-func cliRefusingHouse(t testing.TB) *e2e.Install {
+func cliRefusalInstall(t testing.TB) *e2e.Install {
 	t.Helper()
 	h := e2e.NewInstall(t)
 	for _, args := range [][]string{
@@ -33,7 +33,7 @@ func cliRefusingHouse(t testing.TB) *e2e.Install {
 
 func TestAdmin_RefusalChangesNothing(t *testing.T) {
 	t.Parallel()
-	h := cliRefusingHouse(t)
+	h := cliRefusalInstall(t)
 	state := h.Dump()
 	plan := func(more ...string) []string {
 		args := []string{"plan", "set", "--name", "New"}
@@ -127,7 +127,7 @@ func TestAdmin_RefusalChangesNothing(t *testing.T) {
 
 func TestAdmin_BadAmountsAndOperators(t *testing.T) {
 	t.Parallel()
-	h := cliRefusingHouse(t)
+	h := cliRefusalInstall(t)
 	state := h.Dump()
 	topUp := func(amount, reference string) []string {
 		return []string{"wallet", "topup", "--lco", "1", "--amount", amount, "--reference", reference}
@@ -162,7 +162,7 @@ func TestAdmin_BadAmountsAndOperators(t *testing.T) {
 		{"deleting an unknown operator", []string{"lco", "delete", "--lco", "99"}, []string{"no operator 99"}},
 		{"deleting an operator twice", []string{"lco", "delete", "--lco", "2"}, []string{"operator 2", "deleted"}},
 		{"changing nothing", []string{"lco", "set", "--lco", "1"}, []string{"nothing to change"}},
-		{"an unknown status", []string{"lco", "set", "--lco", "1", "--status", "asleep"}, []string{"asleep", "active or inactive"}},
+		{"an unknown status", []string{"lco", "set", "--lco", "1", "--status", "stoppedAt"}, []string{"stoppedAt", "active or inactive"}},
 		{"deleting by status", []string{"lco", "set", "--lco", "1", "--status", "deleted"}, []string{"deleted", "active or inactive"}},
 		{"an unknown API switch", []string{"lco", "set", "--lco", "1", "--api", "on"}, []string{"on", "enabled, disabled or blocked"}},
 		{"a rate limit of nothing", []string{"lco", "set", "--lco", "1", "--rate-limit", "0"}, []string{"rate limit", "1 to"}},
@@ -200,7 +200,7 @@ func TestAdminWhitelist_TwentyEntriesAtMost(t *testing.T) {
 	}
 }
 
-// The edges that are still allowed.
+// The limits of the allowed ranges are accepted.
 func TestAdmin_AcceptsRangeLimits(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)

@@ -89,10 +89,10 @@ func TestAuditCommand_UsesServiceClock(t *testing.T) {
 		VALUES ('CX1', 1, 'k', %s, 1, 'activate', 'api', 'a', '1', 'n', '9', 'BASIC-1', 1, 'n', 1, 'm', 1, 0, 0, 0, 0, 'processing', 1, 'n', %d, 'p', 0)`,
 		e2e.BlobLiteral("00"), lease))
 	if stuck() {
-		t.Error("an operation is called stuck whose lease runs")
+		t.Error("an operation with a valid lease is reported as stuck")
 	}
 	if !stuck("--set", "clock.offset=2h") {
-		t.Error("two hours later it is not called stuck")
+		t.Error("two hours later it is not reported as stuck")
 	}
 }
 

@@ -59,8 +59,8 @@ func TestCall_CredentialsFromFileAndEnvironment(t *testing.T) {
 	e2e.CheckMentions(t, "a call with another key", e2e.RequireOK(t, another).Out, `"INVALID_API_KEY"`)
 	another = e2e.RunWithEnv(t, []string{"COAX_API_SECRET=cxs_wrong"}, "call", "GET", "balance", "--credentials", file)
 	e2e.CheckMentions(t, "a call with another secret", e2e.RequireOK(t, another).Out, `"INVALID_SIGNATURE"`)
-	mended := e2e.WriteFile(t, filepath.Join(t.TempDir(), "c.json"), `{"base_url":"https://127.0.0.1:1/api/v1","api_key":"x","api_secret":"y"}`)
-	e2e.CheckMentions(t, "a call by both", e2e.RequireOK(t, e2e.RunWithEnv(t, environ, "call", "GET", "balance", "--credentials", mended)).Out, `"success": true`)
+	partial := e2e.WriteFile(t, filepath.Join(t.TempDir(), "c.json"), `{"base_url":"https://127.0.0.1:1/api/v1","api_key":"x","api_secret":"y"}`)
+	e2e.CheckMentions(t, "a call by both", e2e.RequireOK(t, e2e.RunWithEnv(t, environ, "call", "GET", "balance", "--credentials", partial)).Out, `"success": true`)
 	// An empty variable is none.
 	e2e.CheckMentions(t, "a call beside an empty variable", e2e.RequireOK(t, e2e.RunWithEnv(t, []string{"COAX_API_KEY="}, "call", "GET", "balance", "--credentials", file)).Out, `"success": true`)
 
@@ -68,7 +68,7 @@ func TestCall_CredentialsFromFileAndEnvironment(t *testing.T) {
 		without := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return strings.HasPrefix(entry, variable+"=") })
 		got := e2e.RunWithEnv(t, without, "call", "GET", "balance")
 		e2e.CheckRefused(t, got, name+" is missing", "--credentials", variable)
-		cliHidesSecret(t, got, line.APISecret)
+		cliCheckSecretHidden(t, got, line.APISecret)
 	}
 	without := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return strings.HasPrefix(entry, "COAX_CA_CERT=") })
 	e2e.CheckRefused(t, e2e.RunWithEnv(t, without, "call", "GET", "balance"), "certificate", "COAX_CA_CERT")
@@ -76,7 +76,7 @@ func TestCall_CredentialsFromFileAndEnvironment(t *testing.T) {
 	e2e.CheckRefused(t, e2e.RunWithEnv(t, append(without, "COAX_CA_CERT="+other), "call", "GET", "balance"), "does not come from the CA in "+other)
 }
 
-func cliHidesSecret(t testing.TB, got e2e.Result, secret string) {
+func cliCheckSecretHidden(t testing.TB, got e2e.Result, secret string) {
 	t.Helper()
 	if strings.Contains(got.Out+got.Err, secret) {
 		t.Errorf("the secret is shown: %s", got)
@@ -92,7 +92,7 @@ func TestCall_Errors(t *testing.T) {
 		t.Helper()
 		got := e2e.Run(t, "call", "GET", "balance", "--credentials", file)
 		e2e.CheckRefused(t, got, want...)
-		cliHidesSecret(t, got, secret)
+		cliCheckSecretHidden(t, got, secret)
 	}
 	refused(filepath.Join(folder, "none.json"), "credentials", "none.json")
 	refused(credentials("cxs_do_not_show_me"), "c.json", "JSON")
@@ -106,14 +106,14 @@ func TestCall_Errors(t *testing.T) {
 	e2e.CheckRefused(t, e2e.Run(t, "call", "POST", "renew", "--data", "@"+folder+"/none.json", "--credentials", good), "body", "none.json")
 }
 
-// cliReceived is a request as it arrived.
+// cliReceived is a request as it was received.
 type cliReceived struct {
 	method, path, query, body string
 	header                    http.Header
 }
 
-// cliRecorder is a server that keeps what it is sent, and the environment of a
-// caller who means it.
+// cliRecorder starts a server that records its requests, and returns the environment of a
+// caller that uses it.
 func cliRecorder(t testing.TB, answer string) (received <-chan cliReceived, environ []string) {
 	t.Helper()
 	requests := make(chan cliReceived, 16)
@@ -153,7 +153,7 @@ func TestCall_SendsWhatItSigned(t *testing.T) {
 			cliReceived{method: "GET", path: "/api/v2/balance"}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			// A process of its own, for its standard input.
+			// Run as a process, to give it a standard input.
 			command := exec.Command(e2e.Binary(t), append([]string{"call"}, test.args...)...)
 			command.Env, command.Stdin = e2e.Environ(environ...), strings.NewReader(test.stdin)
 			out, err := command.CombinedOutput()

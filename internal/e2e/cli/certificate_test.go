@@ -11,8 +11,8 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-// A certificate that has expired and a key that everybody can read are in the log
-// from the start, and the metric follows a reload.
+// An expired certificate and a world-readable key are logged at the start, and the metric
+// follows a reload.
 func TestServe_WarnsOfCertificateAndKey(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)

@@ -32,8 +32,7 @@ func TestConfig_InitWritesDefaults(t *testing.T) {
 		t.Errorf("what init wrote means\n%+v\nwant the standard values\n%+v", got, want)
 	}
 
-	// The commented values are the standard ones too: taking the signs away
-	// changes nothing.
+	// The commented-out values are the defaults too.
 	text := regexp.MustCompile(`(?m)^#([a-z_]+ = )`).ReplaceAllString(e2e.ReadFile(t, file), "$1")
 	if strings.Count(text, " = ") < len(server.Settings) {
 		t.Fatalf("not every setting stands in the file:\n%s", text)
@@ -116,7 +115,7 @@ func TestConfig_BadValuesFromAnySource(t *testing.T) {
 	}
 }
 
-// What is refused in the file by its type alone, before its value is looked at.
+// Values of a wrong TOML type are refused.
 func TestConfig_WrongTypes(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
@@ -154,7 +153,7 @@ func TestConfig_UnknownKeys(t *testing.T) {
 	e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", good, "--set", "=x"), "--set : ", "no such key")
 }
 
-// Variables of other programs, and our own that are no settings, are let be.
+// Variables of other programs, and COAX_ variables that are not settings, are ignored.
 func TestConfig_OtherVariablesIgnored(t *testing.T) {
 	t.Parallel()
 	good := e2e.WriteFile(t, filepath.Join(t.TempDir(), "coax.toml"), "")
@@ -264,7 +263,7 @@ func TestConfig_PathsRelativeToFile(t *testing.T) {
 	check(strings.TrimPrefix(folder, "/")+"/coax.toml", strings.TrimPrefix(folder, "/"))
 }
 
-// A memory of what the standard values are, so that none changes by accident.
+// The default of every setting, so that none changes by accident.
 func TestConfig_Defaults(t *testing.T) {
 	t.Parallel()
 	config, err := server.LoadConfig(server.Sources{})

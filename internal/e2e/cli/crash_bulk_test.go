@@ -16,8 +16,8 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// bulkDesk is a service in this process beside a node in another one.
-func bulkDesk(t *testing.T, configFile string) *bulk.Service {
+// newBulkService returns a bulk service in this process, on the store of a node in another.
+func newBulkService(t *testing.T, configFile string) *bulk.Service {
 	t.Helper()
 	config, err := server.LoadConfig(server.Sources{File: configFile, Environ: []string{}})
 	if err != nil {
@@ -34,7 +34,7 @@ func bulkDesk(t *testing.T, configFile string) *bulk.Service {
 	}
 	now := server.Clock(config.Clock.Offset)
 	plans := catalogue.New(store, provider, catalogue.Config{Now: now, Provider: config.Provider.Name, MaxAge: config.Catalogue.MaxAge})
-	// It only looks: what renews is the node.
+	// It only reads and starts jobs; the node runs them.
 	operations := operation.NewProcessor(store, plans, provider, operation.NewBreaker(provider.Probe), operation.Config{
 		Now: now, ProviderName: config.Provider.Name, ActivationTerm: subscription.ThirtyDays,
 		Fingerprints: operation.Fingerprints{Keys: map[uint32][]byte{1: []byte("unused")}, Current: 1},
@@ -42,9 +42,8 @@ func bulkDesk(t *testing.T, configFile string) *bulk.Service {
 	return bulk.NewService(store, operations, now)
 }
 
-// The process is killed in the middle of a bulk renewal, at each of the points that an
-// operation goes by. The next one takes the job up: every row that was charged is
-// done, and none is charged twice.
+// The process is killed during a bulk renewal, at each failpoint of an operation. The next
+// process resumes the job: every charged row is done, and none is charged twice.
 func TestBulkRenewal_KillChargesNoRowTwice(t *testing.T) {
 	const rows = 10
 	for _, point := range []string{"R.before", "R.in", "P.before", "P.after", "S.in", "S.after"} {
@@ -56,7 +55,7 @@ func TestBulkRenewal_KillChargesNoRowTwice(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer provider.Stop()
-			p := startBreakable(t, folder, provider.URL, point+"=kill@6")
+			p := startFailpointDemo(t, folder, provider.URL, point+"=kill@6")
 			file, list := "lco,subscriber_id,mobile,name,plan_id,expiry\n", []string{}
 			for i := range rows {
 				id := fmt.Sprintf("%06d", 500000+i)
@@ -67,7 +66,7 @@ func TestBulkRenewal_KillChargesNoRowTwice(t *testing.T) {
 				t.Fatalf("import: %s", got)
 			}
 
-			service := bulkDesk(t, p.Demo.Config)
+			service := newBulkService(t, p.Demo.Config)
 			job, err := service.Prepare(t.Context(), bulk.Order{OperatorID: 1, Actor: "web:asha", Kind: operation.Renew, Selections: bulk.SelectSubscribers(list)})
 			if err == nil {
 				_, err = service.Start(t.Context(), 1, job.ID)
@@ -79,9 +78,9 @@ func TestBulkRenewal_KillChargesNoRowTwice(t *testing.T) {
 
 			var sets []string
 			if pgtest.Chosen() {
-				sets = []string{"clock.offset=20s"} // the dead one's leases are over
+				sets = []string{"clock.offset=20s"} // the killed process's leases have expired
 			}
-			p = startBreakable(t, folder, provider.URL, "", sets...)
+			p = startFailpointDemo(t, folder, provider.URL, "", sets...)
 			w := e2e.NewRemoteEnv(t, p)
 			w.WaitUntil("every row is settled", func() bool {
 				job, err = service.Job(t.Context(), 1, job.ID)
@@ -90,7 +89,7 @@ func TestBulkRenewal_KillChargesNoRowTwice(t *testing.T) {
 				}
 				return job.State == bulk.Finished && job.Progress.InReview == 0
 			})
-			// One that died between reservation and call was never sent, and is refunded.
+			// A row killed between reservation and provider call was never sent and is refunded.
 			if job.Progress.Done+job.Progress.Refused != rows || job.Progress.Done < rows-4 {
 				t.Errorf("it came to %+v", job.Progress)
 			}

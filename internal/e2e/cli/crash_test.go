@@ -10,9 +10,8 @@ import (
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
-// startBreakable runs a demo that breaks at a failpoint, on a provider that is
-// outside of it and survives.
-func startBreakable(t *testing.T, folder, provider, failpoint string, sets ...string) *e2e.Process {
+// startFailpointDemo starts a demo with a failpoint, on a provider in the test's process.
+func startFailpointDemo(t *testing.T, folder, provider, failpoint string, sets ...string) *e2e.Process {
 	t.Helper()
 	args := []string{"demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json"}
 	for _, set := range append([]string{
@@ -24,13 +23,13 @@ func startBreakable(t *testing.T, folder, provider, failpoint string, sets ...st
 	p := e2e.LaunchProgram(t, e2e.FailpointBinary(t), []string{"COAX_FAILPOINT=" + failpoint}, args...)
 	t.Cleanup(func() { p.Kill() })
 	p.AwaitReady()
-	p.Install(t).JSON("lco", "set", "--lco", "1", "--rate-limit", "100000") // it is asked often
+	p.Install(t).JSON("lco", "set", "--lco", "1", "--rate-limit", "100000") // the test polls
 	return p
 }
 
-// Whatever the moment the process dies at, after the restart the operation ends
-// settled, the wallet is right to the paisa, the same key gives the result, and
-// the books are clean; the provider has done each thing once at most.
+// The process is killed at each failpoint. After the restart the operation is settled, the
+// wallet is exact, the same key gives the result, the audit passes, and the provider has
+// applied nothing twice.
 func TestCrash_EveryFailpointLosesNothing(t *testing.T) {
 	either := map[fault.Code]bool{fault.OK: true, fault.ProviderError: true}
 	rows := []struct {
@@ -42,7 +41,7 @@ func TestCrash_EveryFailpointLosesNothing(t *testing.T) {
 		{"R.before", "success", e2e.CodeSet(fault.OK)},
 		{"R.in", "success", e2e.CodeSet(fault.OK)},
 		{"P.before", "success", e2e.CodeSet(fault.ProviderError)}, // reserved, never sent: refunded
-		{"P.sent", "timeout_applied", either},                     // sent, and perhaps received: the provider knows
+		{"P.sent", "timeout_applied", either},                     // sent, perhaps received: the provider's status decides
 		{"P.sent", "timeout_not_applied", e2e.CodeSet(fault.ProviderError)},
 		{"P.after", "success", e2e.CodeSet(fault.OK)},
 		{"P.after", "reject", e2e.CodeSet(fault.ProviderError)},
@@ -64,21 +63,21 @@ func TestCrash_EveryFailpointLosesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer provider.Stop()
-			p := startBreakable(t, folder, provider.URL, row.point+"=kill")
+			p := startFailpointDemo(t, folder, provider.URL, row.point+"=kill")
 			w := e2e.NewRemoteEnv(t, p)
 			w.Simulator = provider
 			w.ScriptProvider("9811111111", row.outcome)
 			o := e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "BASIC-1"}
 			key := "crash-point"
 			ask := func() (e2e.Answer, bool) { return w.TryOperate(w.DemoCaller(), "activate", key, o) }
-			// The client's connection dies with the process, or the operation
-			// is answered and the process dies following it up.
+			// The client's connection ends with the process, or the operation is
+			// answered and the process is killed during the follow-up.
 			if got, answered := ask(); answered && got.Code != fault.PendingReview {
 				t.Fatalf("answered %s; want the process to die", got.Raw)
 			}
 			<-p.Ended
 
-			p = startBreakable(t, folder, provider.URL, "", afterTheLeases(row.point)...)
+			p = startFailpointDemo(t, folder, provider.URL, "", afterLeases(row.point)...)
 			w = e2e.NewRemoteEnv(t, p)
 			w.Simulator = provider
 			var got e2e.Answer
@@ -112,12 +111,11 @@ func TestCrash_EveryFailpointLosesNothing(t *testing.T) {
 	}
 }
 
-// afterTheLeases are settings for a start after a kill. Alone with its file, a node
-// takes over an operation at once; of a database it cannot know that it is alone, and
-// waits for the lease of the dead one to end, seven seconds with the timeout above. The
-// claim of a follow-up, of fourteen seconds, it waits for in both. Nobody has to wait
-// for either: its clock is that much later.
-func afterTheLeases(point string) []string {
+// afterLeases returns settings for a start after a kill. On SQLite a node takes over an
+// operation at once; on PostgreSQL it waits for the killed node's lease, seven seconds with
+// the timeout above. A follow-up's claim lasts fourteen seconds on both. The settings move
+// the clock instead of waiting.
+func afterLeases(point string) []string {
 	switch {
 	case strings.HasPrefix(point, "V."):
 		return []string{"clock.offset=15s"}
@@ -127,7 +125,7 @@ func afterTheLeases(point string) []string {
 	return nil
 }
 
-// Failures of our own are answered as such, and leave the key usable.
+// The service's own failures are answered as such and leave the key usable.
 func TestStoreFailure_LeavesKeyUsable(t *testing.T) {
 	rows := []struct {
 		point string
@@ -152,7 +150,7 @@ func TestStoreFailure_LeavesKeyUsable(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer provider.Stop()
-			p := startBreakable(t, t.TempDir(), provider.URL, row.point)
+			p := startFailpointDemo(t, t.TempDir(), provider.URL, row.point)
 			w := e2e.NewRemoteEnv(t, p)
 			w.Simulator = provider
 			o := e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "BASIC-1"}

@@ -8,9 +8,8 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-// cliWholeHistory demands of a demo that runs that its history is all there, and
-// returns what its store counts.
-func cliWholeHistory(t testing.TB, folder string) string {
+// cliCheckHistory checks that a running demo's history is complete, and returns its counts.
+func cliCheckHistory(t testing.TB, folder string) string {
 	t.Helper()
 	got := e2e.RequireOK(t, e2e.Run(t, "call", "GET", "balance", "--credentials", filepath.Join(folder, "demo.json")))
 	e2e.CheckMentions(t, "the balance", got.Out, `"wallet_balance": 10000.00`)
@@ -39,7 +38,7 @@ func TestDemoHistory_SurvivesRestart(t *testing.T) {
 	if n := len(e2e.JSONArray(t, h.JSON("key", "list", "--lco", "2"))); n != 0 {
 		t.Errorf("the second operator has %d keys; want none", n)
 	}
-	made := cliWholeHistory(t, folder)
+	made := cliCheckHistory(t, folder)
 	if code := s.Terminate(); code != e2e.ExitDone {
 		t.Errorf("the demo ended with %d\n%s", code, s.Err)
 	}
@@ -48,7 +47,7 @@ func TestDemoHistory_SurvivesRestart(t *testing.T) {
 		if text := again.Err.String(); strings.Contains(text, "history") {
 			t.Errorf("a later start with %q says:\n%s", flags, text)
 		}
-		if found := cliWholeHistory(t, folder); found != made {
+		if found := cliCheckHistory(t, folder); found != made {
 			t.Errorf("a later start with %q found %s; want %s", flags, found, made)
 		}
 		if code := again.Terminate(); code != e2e.ExitDone {
@@ -57,8 +56,7 @@ func TestDemoHistory_SurvivesRestart(t *testing.T) {
 	}
 }
 
-// A history that a kill cut short is ended by the next start, be it one that asks
-// for none.
+// A history interrupted by a kill is completed by the next start, even without --history.
 func TestDemoHistory_KilledWhileFilling(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "demo")
@@ -72,7 +70,7 @@ func TestDemoHistory_KilledWhileFilling(t *testing.T) {
 		victim.Kill()
 	}
 	s, _ := e2e.StartDemo(t, folder)
-	cliWholeHistory(t, folder)
+	cliCheckHistory(t, folder)
 	if code := s.Terminate(); code != e2e.ExitDone {
 		t.Errorf("the demo ended with %d\n%s", code, s.Err)
 	}
@@ -86,7 +84,7 @@ func TestDemoHistory_NotAddedLater(t *testing.T) {
 	if code := s.Terminate(); code != e2e.ExitDone {
 		t.Errorf("the demo ended with %d\n%s", code, s.Err)
 	}
-	cliComesUpWhole(t, folder)
+	cliCheckStarts(t, folder)
 }
 
 func TestDemoHistory_NotWithForeignProvider(t *testing.T) {

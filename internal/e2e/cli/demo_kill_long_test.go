@@ -10,9 +10,8 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-// cliKillMoments are points of a demo's first start, as they show from outside.
-// A query is a moment in the store: when its answer is above zero. What lies in
-// the data folder is SQLite's.
+// cliKillMoments are points of a demo's first start: when a file exists, or when a query
+// returns more than zero. Files in the data folder exist on SQLite only.
 var cliKillMoments = []struct{ name, file, query string }{
 	{name: "its folder is made", file: "."},
 	{name: "its configuration is written", file: "coax.toml"},
@@ -52,7 +51,7 @@ func TestDemo_KilledDuringFirstStart(t *testing.T) {
 			t.Cleanup(victim.Kill)
 			cliAwaitMoment(t, victim, folder, moment.file, moment.query)
 			victim.Kill()
-			cliComesUpWhole(t, folder)
+			cliCheckStarts(t, folder)
 		})
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
-// cliAwaitMoment polls until a file is there or a query has an answer, or the
-// process has come so far that it was missed.
+// cliAwaitMoment polls until a file exists or a query returns more than zero, or the process
+// is ready and the moment was missed.
 func cliAwaitMoment(t testing.TB, p *e2e.Process, folder, file, query string) {
 	t.Helper()
 	reached := func() bool {
@@ -32,7 +32,7 @@ func cliAwaitMoment(t testing.TB, p *e2e.Process, folder, file, query string) {
 		var db *sql.DB
 		reached = func() bool {
 			if db == nil {
-				// Looking earlier would make the store in the demo's stead.
+				// Opening it earlier would create the store.
 				await := log
 				if pgtest.Chosen() {
 					await = file
@@ -53,13 +53,13 @@ func cliAwaitMoment(t testing.TB, p *e2e.Process, folder, file, query string) {
 		default:
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the moment did not come:\n%s", p.Err)
+			t.Fatalf("timed out waiting for the moment:\n%s", p.Err)
 		}
 	}
 }
 
-// cliLoginsAreGood signs in with what a demo printed.
-func cliLoginsAreGood(t testing.TB, line demo.Info) {
+// cliCheckLogins signs in with the logins that a demo printed.
+func cliCheckLogins(t testing.TB, line demo.Info) {
 	t.Helper()
 	w := &e2e.Env{TB: t, Demo: line, HTTP: e2e.NewHTTPClient(t, line.CACert)}
 	for _, who := range []demo.Login{line.Admin, line.Operator, line.Finance} {
@@ -69,12 +69,11 @@ func cliLoginsAreGood(t testing.TB, line demo.Info) {
 	}
 }
 
-// cliComesUpWhole starts a demo in a folder that was left in some state and
-// demands that it is as good as new.
-func cliComesUpWhole(t testing.TB, folder string) {
+// cliCheckStarts starts a demo in a folder and checks that it is complete.
+func cliCheckStarts(t testing.TB, folder string) {
 	t.Helper()
 	s, line := e2e.StartDemo(t, folder)
-	cliLoginsAreGood(t, line)
+	cliCheckLogins(t, line)
 	got := e2e.RequireOK(t, e2e.Run(t, "call", "GET", "balance", "--credentials", filepath.Join(folder, "demo.json")))
 	e2e.CheckMentions(t, "the balance", got.Out, `"success": true`, `"wallet_balance": 10000.00`)
 	db := e2e.OpenReadOnly(t, e2e.LoadStoreConfig(t, filepath.Join(folder, "coax.toml")))
@@ -88,23 +87,23 @@ func cliComesUpWhole(t testing.TB, folder string) {
 	}
 }
 
-// States that a kill can leave behind but is hard to hit: each is made by hand.
+// States that a kill can leave but rarely does, each made by hand.
 func TestDemo_RepairsPartialFirstStart(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
-		// made: begin with the folder of a finished demo, not with nothing.
+		// made: start with the folder of a complete demo, not an empty one.
 		made  bool
 		leave func(t *testing.T, folder string)
 	}{
 		{"a CA's key without its certificate", false, func(t *testing.T, folder string) {
-			cliLeave(t, folder, "ca.key")
+			cliReplaceFile(t, folder, "ca.key")
 		}},
 		{"a new certificate's key beside the old certificate", true, func(t *testing.T, folder string) {
-			cliLeave(t, folder, "tls.key")
+			cliReplaceFile(t, folder, "tls.key")
 		}},
 		{"a new CA's key beside the old CA", true, func(t *testing.T, folder string) {
-			cliLeave(t, folder, "ca.key")
+			cliReplaceFile(t, folder, "ca.key")
 		}},
 		{"a store that was made and not written", false, func(t *testing.T, folder string) {
 			e2e.UseEmptyStore(t, folder)
@@ -146,13 +145,13 @@ func TestDemo_RepairsPartialFirstStart(t *testing.T) {
 				folder = e2e.NewInstall(t).Folder
 			}
 			test.leave(t, folder)
-			cliComesUpWhole(t, folder)
+			cliCheckStarts(t, folder)
 		})
 	}
 }
 
-// cliLeave leaves another demo's file in place of what is there.
-func cliLeave(t testing.TB, folder, name string) {
+// cliReplaceFile replaces a file by that of another demo.
+func cliReplaceFile(t testing.TB, folder, name string) {
 	t.Helper()
 	other := t.TempDir()
 	if err := server.EnsureCertificate(other, "127.0.0.1:0"); err != nil {
@@ -161,9 +160,8 @@ func cliLeave(t testing.TB, folder, name string) {
 	e2e.WriteFile(t, filepath.Join(folder, name), e2e.ReadFile(t, filepath.Join(other, name)))
 }
 
-// A kill between the making of the master key's file and the writing of it would
-// leave a key that no start can read and none may overwrite. So whoever looks
-// finds no key, or all of it.
+// A kill between creating and writing the master key's file would leave a key that no start
+// can read or may overwrite. So the file appears with its full content.
 func TestMasterKey_WrittenAtomically(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -181,12 +179,12 @@ func TestMasterKey_WrittenAtomically(t *testing.T) {
 			t.Fatal(err)
 		}
 		if whole := e2e.ReadFile(t, path); string(first) != whole {
-			t.Fatalf("the master key could be seen with %d of its %d bytes", len(first), len(whole))
+			t.Fatalf("the master key had %d of its %d bytes when it appeared", len(first), len(whole))
 		}
 	}
 }
 
-// Whoever stops a demo that is still starting has not met a fault.
+// SIGTERM during a demo's first start exits with 0.
 func TestDemo_StoppedDuringFirstStart(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"coax.toml", "master.key", "tls.pem", "data/coax.db", "data/coax.db-wal"} {
@@ -203,7 +201,7 @@ func TestDemo_StoppedDuringFirstStart(t *testing.T) {
 			if code := p.Signal(syscall.SIGTERM); code != e2e.ExitDone {
 				t.Errorf("SIGTERM when %s was there: exit %d; want 0\n%s", file, code, p.Err)
 			}
-			cliComesUpWhole(t, folder)
+			cliCheckStarts(t, folder)
 		})
 	}
 }

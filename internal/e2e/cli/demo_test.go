@@ -17,7 +17,7 @@ import (
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
-// cliLineShape is the documented line.
+// cliLineShape is the documented output of demo --json.
 var cliLineShape = []string{
 	"base_url text", "ca_cert text", "config text", "lco_id int", "api_key text", "api_secret text", "simulator_url text",
 	"internal_url text", "plain_url text", "panel_url text", "admin object", "operator object", "finance object",
@@ -28,7 +28,7 @@ func TestDemo_PrintsOneLineWhenReady(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "made", "by", "demo")
 	p := e2e.Start(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json")
 
-	// At once, and before anything else: what it says is true.
+	// The service answers as soon as the line is printed.
 	balance := e2e.RequireOK(t, e2e.Run(t, "call", "GET", "/api/v1/balance", "--credentials", p.Credentials()))
 	e2e.CheckMentions(t, "the first call", balance.Out, `"success": true`, `"wallet_balance": 10000.00`)
 
@@ -82,7 +82,7 @@ func TestDemo_PrintsOneLineWhenReady(t *testing.T) {
 	}
 	for _, secret := range []string{p.Demo.APISecret, p.Demo.Admin.Password, p.Demo.Operator.Password, p.Demo.Finance.Password} {
 		if strings.Contains(p.Err.String(), secret) {
-			t.Error("a secret stands in the log")
+			t.Error("the log has a secret")
 		}
 	}
 }
@@ -170,15 +170,14 @@ func TestDemo_KeepsItsSettings(t *testing.T) {
 			t.Errorf("--set %s was refused and has changed coax.toml:\n%s", bad, e2e.ReadFile(t, file))
 		}
 	}
-	// Ports that the demo chose for itself are not kept: the next start, or
-	// another demo, could not have them.
+	// Ports that the demo chose by itself are not saved: they may be in use at the next
+	// start.
 	if text := e2e.ReadFile(t, file); strings.Contains(text, "127.0.0.1:0") {
 		t.Errorf("coax.toml keeps the demo's own ports:\n%s", text)
 	}
 }
 
-// What is written with a leading zero, or in another way of its own, must not
-// make the folder useless.
+// A value in an unusual notation, such as a leading zero, must not make the folder unusable.
 func TestDemo_RestartsAfterBadSetting(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -200,7 +199,7 @@ func cliServeOrRefuse(t testing.TB, args ...string) e2e.Result {
 	return e2e.Result{Code: code, Out: p.Out.String(), Err: p.Err.String()}
 }
 
-// A mistake in the file is a mistake in the file, though nobody gave --set.
+// An error in coax.toml names the file, also without --set.
 func TestDemo_NamesTheDamagedFile(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -223,7 +222,7 @@ func TestDemo_AddrFlag(t *testing.T) {
 		e2e.CheckMentions(t, "a call to a demo on "+addr, got.Out, `"success": true`)
 		s.Terminate()
 	}
-	// Listeners that somebody chose stay chosen.
+	// Explicitly set listeners are saved.
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -264,8 +263,7 @@ func TestDemo_PortInUseSuggestsAnother(t *testing.T) {
 	e2e.CheckRefused(t, e2e.Run(t, "demo", "--dir", t.TempDir(), "--addr", taken.Addr().String()), taken.Addr().String(), "--addr")
 }
 
-// The folder of a demo that runs belongs to it: a second start is refused and
-// changes nothing in it.
+// A second start in the folder of a running demo is refused and changes nothing.
 func TestDemo_SecondStartIsRefused(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -295,8 +293,7 @@ func cliFiles(t testing.TB, folder string) map[string]string {
 	return files
 }
 
-// Credentials that are printed have to be good, whatever became of the store
-// they were first made in.
+// The printed credentials are valid even if the store was replaced.
 func TestDemo_CredentialsMatchItsStore(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -52,11 +52,11 @@ func TestImport_CreatesSubscribers(t *testing.T) {
 		t.Errorf("an import has cost something: %s", after)
 	}
 	for lco, count := range map[string]string{"1": `{"imported":3}`, "2": `{"imported":1}`} {
-		acts := e2e.JSONArray(t, h.JSON("log", "--lco", lco))
-		e2e.CheckMentions(t, "the last act", acts[len(acts)-1], `"action":"subscriber import"`, `"after":`+count)
+		entries := e2e.JSONArray(t, h.JSON("log", "--lco", lco))
+		e2e.CheckMentions(t, "the last act", entries[len(entries)-1], `"action":"subscriber import"`, `"after":`+count)
 	}
 	e2e.CheckMentions(t, "a subscriber for people", e2e.RequireOK(t, h.Admin("subscriber", "show", "--subscriber", "100001")).Out, "Asha Rao", "2090-01-31 23:59:59", "BASIC-1")
-	if counts, _, _ := cliAudited(t, h); counts["subscribers"] != "4" || counts["cycles"] != "4" {
+	if counts, _, _ := cliCheckAudit(t, h); counts["subscribers"] != "4" || counts["cycles"] != "4" {
 		t.Errorf("the audit counted %v", counts)
 	}
 }
@@ -121,8 +121,8 @@ func TestImport_InvalidFiles(t *testing.T) {
 	}
 }
 
-// cliWrongRows is a file in which every line but three is wrong, and what is to
-// be said about each.
+// cliWrongRows is a file in which every line but three is wrong, with the expected error of
+// each.
 var cliWrongRows = []struct{ row, want string }{
 	{"x,1,2,,,", "2: lco; subscriber_id; mobile; name; plan_id; expiry"},
 	{"1,100011", "3: 2 fields; 6"},
@@ -170,7 +170,7 @@ var cliWrongRows = []struct{ row, want string }{
 
 func TestImport_AllRowErrorsAtOnce(t *testing.T) {
 	t.Parallel()
-	h := cliRefusingHouse(t) // operator 2 is deleted
+	h := cliRefusalInstall(t) // operator 2 is deleted
 	h.JSON("lco", "create", "--name", "Third")
 	there := ""
 	for i := range 7 {
@@ -226,7 +226,7 @@ func TestImport_AllRowErrorsAtOnce(t *testing.T) {
 	}
 }
 
-// cliManyRows are so many subscribers of operator 1.
+// cliManyRows returns a file of this many subscribers of operator 1.
 func cliManyRows(many int) string {
 	var text strings.Builder
 	for i := range many {
@@ -249,8 +249,7 @@ func TestImport_CanBeRepeated(t *testing.T) {
 	h.CheckImport(cliImportHeader+cliManyRows(5), 2, 3)
 }
 
-// Killed in the middle, the same file brings in the rest. It tells how far it
-// is, batch by batch.
+// After a kill the same file imports the rest. Progress is printed per batch.
 func TestImport_ResumesAfterKill(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
@@ -279,14 +278,13 @@ func TestImport_ResumesAfterKill(t *testing.T) {
 	if got.Code != e2e.ExitDone || got.Out != report || got.Err != progress {
 		t.Errorf("exit %d, report %q, progress %q; want 0, %q, %q", got.Code, got.Out, got.Err, report, progress)
 	}
-	if counts, _, _ := cliAudited(t, h); counts["subscribers"] != "1000" || counts["cycles"] != "1000" {
+	if counts, _, _ := cliCheckAudit(t, h); counts["subscribers"] != "1000" || counts["cycles"] != "1000" {
 		t.Errorf("the audit counted %v", counts)
 	}
 }
 
-// cliImportAtOnce gives the same file several times at once and returns what
-// each was told.
-func cliImportAtOnce(t *testing.T, h *e2e.Install, rows, times int) (reports []map[string]string) {
+// cliConcurrentImports imports the same file several times at once and returns the reports.
+func cliConcurrentImports(t *testing.T, h *e2e.Install, rows, times int) (reports []map[string]string) {
 	t.Helper()
 	file := e2e.WriteCSV(t, cliImportHeader+cliManyRows(rows))
 	ended := make(chan e2e.Result, times)
@@ -307,11 +305,11 @@ func TestImport_ConcurrentRunsImportOnce(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
 	imported := 0
-	for _, report := range cliImportAtOnce(t, h, 40, 4) {
+	for _, report := range cliConcurrentImports(t, h, 40, 4) {
 		n, _ := strconv.Atoi(report["imported"])
 		imported += n
 	}
-	counts, _, _ := cliAudited(t, h)
+	counts, _, _ := cliCheckAudit(t, h)
 	if imported != 40 || counts["subscribers"] != "40" || counts["cycles"] != "40" {
 		t.Errorf("%d were imported, %s are there; want 40", imported, counts["subscribers"])
 	}
@@ -323,8 +321,8 @@ func TestImport_ByteOrderMarkBeforeQuote(t *testing.T) {
 	e2e.NewInstall(t).CheckImport(content, 1, 0)
 }
 
-// An expiry has one way to be written; a finer one is not kept, so that the same
-// file would not be known again.
+// An expiry has one format. A finer one would not be stored, and a repeated import would not
+// recognise the row.
 func TestImport_ExpiryFormats(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
@@ -336,14 +334,14 @@ func TestImport_ExpiryFormats(t *testing.T) {
 	}
 }
 
-// The mistake is where the quote was opened, not where the file ended.
+// The error names the line where the quote was opened, not the end of the file.
 func TestImport_OpenQuoteNamesLine(t *testing.T) {
 	t.Parallel()
 	content := cliImportHeader + "1,100001,9800000001,\"Asha,BASIC-1,2090-01-31\n1,100002,9800000002,Ben,BASIC-1,2090-01-31\n1,100003,9800000003,Chitra,BASIC-1,2090-01-31\n"
 	e2e.CheckMentions(t, "the report", e2e.NewInstall(t).Admin("subscriber", "import", e2e.WriteCSV(t, content)).Out, "line 2: it is not CSV")
 }
 
-// Mending what was told must be enough.
+// Fixing the reported errors must be enough.
 func TestImport_ReportsEveryErrorOfARow(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
@@ -368,10 +366,10 @@ func TestImport_EscapesFileContent(t *testing.T) {
 	}
 }
 
-// rows = imported + already_there, also for the one of two who came late.
+// rows = imported + already_there, also for the slower of two imports.
 func TestImport_RaceReportAddsUp(t *testing.T) {
 	t.Parallel()
-	for _, report := range cliImportAtOnce(t, e2e.NewInstall(t), 40, 4) {
+	for _, report := range cliConcurrentImports(t, e2e.NewInstall(t), 40, 4) {
 		if text := e2e.JoinUnquoted(report["imported"], report["already_there"]); text != "40 0" && text != "0 40" {
 			t.Errorf("of 40 lines imported and already there are %s", text)
 		}

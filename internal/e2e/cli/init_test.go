@@ -81,7 +81,7 @@ func TestInit_OverwritesNothing(t *testing.T) {
 	})
 }
 
-// What init prints is to be pasted, wherever the folder is.
+// The commands that init prints can be pasted into a shell, whatever the folder's name.
 func TestInit_PrintsShellCommands(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "it's mine")

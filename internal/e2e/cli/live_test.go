@@ -9,8 +9,7 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-// What staff do beside a running node, in another process, is obeyed by the very
-// next request.
+// A change by coax admin beside a running node applies to the next request.
 func TestAdmin_ChangesRunningNodeAtOnce(t *testing.T) {
 	t.Parallel()
 	p := e2e.SharedDemo(t)

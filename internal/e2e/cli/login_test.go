@@ -40,7 +40,7 @@ func TestAdminLogins_JSON(t *testing.T) {
 			}
 		}
 	}
-	// There may be others, of the house itself.
+	// The demo has logins of its own.
 	listed := func(args ...string) (names []string) {
 		for _, raw := range e2e.JSONArray(t, h.JSON(append([]string{"login", "list"}, args...)...)) {
 			names = append(names, e2e.JoinUnquoted(e2e.CheckShape(t, raw, cliLoginShape...)["username"]))

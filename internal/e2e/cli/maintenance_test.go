@@ -46,7 +46,7 @@ func TestMaintenance_OnOffShow(t *testing.T) {
 	is("on", h.JSON("maintenance", "on", "--reason", "restore"), map[string]string{"maintenance": "true", "reason": `"restore"`})
 	is("on while on", h.JSON("maintenance", "on", "--reason", "restore, comparing"), map[string]string{"maintenance": "true", "reason": `"restore, comparing"`})
 	e2e.CheckMentions(t, "for people", e2e.RequireOK(t, h.Admin("maintenance", "show")).Out, "maintenance        true", "restore, comparing")
-	// Whoever looks needs no master key.
+	// Showing it needs no master key.
 	if err := os.Rename(filepath.Join(h.Folder, "master.key"), filepath.Join(h.Folder, "away.key")); err != nil {
 		t.Fatal(err)
 	}
@@ -55,15 +55,15 @@ func TestMaintenance_OnOffShow(t *testing.T) {
 		t.Fatal(err)
 	}
 	is("off", h.JSON("maintenance", "off", "--accept", "--reason", "compared with the provider"), off)
-	acts := h.JSON("log")
-	e2e.CheckMentions(t, "the log of acts", acts, `"maintenance on"`, `"maintenance off"`, `compared with the provider`, `"accepted":true`)
-	if got := strings.Count(acts, `"maintenance off"`); got != 1 {
+	entries := h.JSON("log")
+	e2e.CheckMentions(t, "the log of acts", entries, `"maintenance on"`, `"maintenance off"`, `compared with the provider`, `"accepted":true`)
+	if got := strings.Count(entries, `"maintenance off"`); got != 1 {
 		t.Errorf("switching it off is in the log %d times; want once: off while off is no act", got)
 	}
 }
 
-// A node that is started with the setting switches the mode on and says by what; without
-// the setting the next one leaves it on.
+// A node started with the setting switches maintenance on and logs the reason; a later start
+// without the setting leaves it on.
 func TestMaintenance_SettingStartsInMaintenance(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -85,7 +85,7 @@ func TestMaintenance_SettingStartsInMaintenance(t *testing.T) {
 	e2e.RequireOK(t, e2e.Run(t, "call", "POST", "/api/v1/activate", "--credentials", p.Credentials(), "--idempotency-key", "maintenance-1", "--data", `{"full_name":"Asha","mobile":"9000000001","plan_id":"BASIC-1"}`))
 }
 
-// restored is a store with a bulk renewal under way, of which a copy is taken then.
+// restored is a store restored from a copy taken during a bulk renewal.
 type restored struct {
 	*testing.T
 	folder   string
@@ -96,8 +96,8 @@ type restored struct {
 
 const restoredRows = 30
 
-// copied begins a bulk renewal, copies the store in the middle of it, lets it finish and
-// puts the copy back.
+// copied starts a bulk renewal, copies the store in the middle of it, lets it finish and
+// restores the copy.
 func copied(t *testing.T) *restored {
 	t.Helper()
 	e2e.OnlySQLite(t, "the store is copied as a file")
@@ -107,9 +107,8 @@ func copied(t *testing.T) *restored {
 	}
 	t.Cleanup(provider.Stop)
 	r := &restored{T: t, folder: t.TempDir(), provider: provider}
-	// The node dies in the middle of the renewals: a copy of its files is what a backup
-	// of that moment has.
-	r.process = startBreakable(t, r.folder, provider.URL, "P.after=kill@14")
+	// The node is killed during the renewals: a copy of its files is like a backup.
+	r.process = startFailpointDemo(t, r.folder, provider.URL, "P.after=kill@14")
 	file, list := "lco,subscriber_id,mobile,name,plan_id,expiry\n", []string{}
 	for i := range restoredRows {
 		id := fmt.Sprintf("%06d", 500000+i)
@@ -119,7 +118,7 @@ func copied(t *testing.T) *restored {
 	if got := r.process.Install(t).Admin("subscriber", "import", e2e.WriteCSV(t, file)); got.Code != e2e.ExitDone {
 		t.Fatalf("import: %s", got)
 	}
-	service := bulkDesk(t, r.process.Demo.Config)
+	service := newBulkService(t, r.process.Demo.Config)
 	job, err := service.Prepare(t.Context(), bulk.Order{OperatorID: 1, Actor: "web:asha", Title: "march", Kind: operation.Renew, Selections: bulk.SelectSubscribers(list)})
 	if err == nil {
 		_, err = service.Start(t.Context(), 1, job.ID)
@@ -132,7 +131,7 @@ func copied(t *testing.T) *restored {
 	backup := filepath.Join(t.TempDir(), "data")
 	e2e.CopyDir(t, filepath.Join(r.folder, "data"), backup)
 
-	r.process = startBreakable(t, r.folder, provider.URL, "")
+	r.process = startFailpointDemo(t, r.folder, provider.URL, "")
 	e2e.NewRemoteEnv(t, r.process).WaitUntil("the job ends", func() bool { return r.job().State == bulk.Finished })
 	if status := r.process.Terminate(); status != e2e.ExitDone {
 		t.Fatalf("it ended with %d", status)
@@ -165,14 +164,13 @@ func (r *restored) job() bulk.Job {
 // renewals is how many renewals the provider has carried out.
 func (r *restored) renewals() int { return len(r.provider.Effects()) }
 
-// A store is put back that has a bulk renewal under way which was finished since. Started
-// in maintenance, the job waits, also once maintenance is off; stopped, nothing of it is
-// renewed a second time.
+// A store is restored in which a bulk renewal runs that has finished since. Started in
+// maintenance, the job waits, also after maintenance ends; stopped, nothing is renewed twice.
 func TestRestoredStore_BulkJobWaitsForConfirmation(t *testing.T) {
 	t.Parallel()
 	r := copied(t)
 	before := r.renewals()
-	r.process = startBreakable(t, r.folder, r.provider.URL, "", "maintenance=true")
+	r.process = startFailpointDemo(t, r.folder, r.provider.URL, "", "maintenance=true")
 	h := r.process.Install(t)
 	e2e.CheckMentions(t, "maintenance show", h.JSON("maintenance", "show"), `"maintenance":true`, r.jobID, `"interrupted_by":"maintenance"`)
 	e2e.RequireOK(t, h.Admin("maintenance", "off", "--accept", "--reason", "compared with the provider"))
@@ -182,7 +180,7 @@ func TestRestoredStore_BulkJobWaitsForConfirmation(t *testing.T) {
 	if job := r.job(); !job.Waits() {
 		t.Errorf("after maintenance the job is %+v; want it to wait", job)
 	}
-	if _, err := bulkDesk(t, r.process.Demo.Config).Cancel(t.Context(), 1, r.jobID); err != nil {
+	if _, err := newBulkService(t, r.process.Demo.Config).Cancel(t.Context(), 1, r.jobID); err != nil {
 		t.Fatal(err)
 	}
 	w.WaitUntil("the job ends", func() bool { return r.job().State == bulk.Finished })
@@ -196,7 +194,7 @@ func TestRestoredStore_BulkJobWaitsAfterLongStop(t *testing.T) {
 	t.Parallel()
 	r := copied(t)
 	before := r.renewals()
-	r.process = startBreakable(t, r.folder, r.provider.URL, "", "clock.offset=2h")
+	r.process = startFailpointDemo(t, r.folder, r.provider.URL, "", "clock.offset=2h")
 	if job := r.job(); !job.Waits() || job.Interrupted != bulk.ByDowntime {
 		t.Errorf("the job is %+v; want it interrupted by the long stop", job)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/coaxhq/coax/internal/store/postgres"
 )
 
-// Whoever points store.url at an empty PostgreSQL and leaves the SQLite store behind
-// is not served from a store without customers.
+// If store.url names an empty PostgreSQL database beside a SQLite store with operators,
+// serve and migrate refuse to start on a store without customers.
 func TestServeAndMigrate_EmptyPostgresBesideSQLiteStore(t *testing.T) {
 	e2e.OnlySQLite(t, "the store that is left behind is SQLite's")
 	t.Parallel()
@@ -35,13 +35,13 @@ func TestServeAndMigrate_EmptyPostgresBesideSQLiteStore(t *testing.T) {
 		e2e.CheckRefused(t, e2e.Run(t, append([]string{command}, append(set, e2e.FreePorts...)...)...), "store.url postgres", "no operators", left, "sqlite:"+left, "--new-store")
 		untouched()
 	}
-	// Asked for, it is begun; once it has operators nobody asks any more.
+	// With --new-store it starts; once it has operators the flag is not needed.
 	e2e.RequireOK(t, e2e.Run(t, append([]string{"migrate", "--new-store"}, set...)...))
 	e2e.CheckRefused(t, e2e.Run(t, append([]string{"migrate"}, set...)...), "--new-store")
 	e2e.RequireOK(t, e2e.Run(t, append([]string{"admin", "lco", "create", "--name", "Asha Cable"}, set...)...))
 	e2e.RequireOK(t, e2e.Run(t, append([]string{"migrate"}, set...)...))
 
-	// A SQLite store without operators is nothing to lose, and none is none.
+	// A SQLite store without operators, or none, is no obstacle.
 	bare := filepath.Join(t.TempDir(), "bare")
 	e2e.RequireOK(t, e2e.Run(t, "init", "--dir", bare))
 	config := filepath.Join(bare, "coax.toml")
@@ -49,7 +49,7 @@ func TestServeAndMigrate_EmptyPostgresBesideSQLiteStore(t *testing.T) {
 	e2e.RequireOK(t, e2e.Run(t, "migrate", "--config", config))
 	e2e.RequireOK(t, e2e.Run(t, "migrate", "--config", config, "--set", "store.url="+pgtest.NewDatabase(t)))
 
-	// What cannot be read may have operators.
+	// A store that cannot be read may have operators.
 	e2e.WriteFile(t, filepath.Join(bare, "data", "coax.db"), "not a database, but something that somebody has put there")
 	e2e.CheckRefused(t, e2e.Run(t, "migrate", "--config", config, "--set", "store.url="+pgtest.NewDatabase(t)), "cannot be read", "--new-store")
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-// serviceUser is who the service runs as in these tests, beside root: a user with no
-// rights.
+// serviceUser returns the unprivileged user that the service runs as in these tests.
 func serviceUser(t *testing.T) (name string, uid, gid int) {
 	t.Helper()
 	nobody, err := user.Lookup("nobody")
@@ -65,8 +64,8 @@ func runAs(t *testing.T, uid, gid int, program string, args ...string) e2e.Resul
 	return e2e.Result{Code: command.ProcessState.ExitCode(), Out: out.String(), Err: err.String()}
 }
 
-// Commands that root runs in the folder of the service's user leave nothing that the
-// service cannot open.
+// Commands run by root in the folder of the service's user create only files that the
+// service can open.
 func TestAdminAsRoot_NewFilesTakeTheFoldersOwner(t *testing.T) {
 	e2e.OnlySQLite(t, "PostgreSQL has no files of ours")
 	folder, program := reachable(t)
@@ -83,7 +82,7 @@ func TestAdminAsRoot_NewFilesTakeTheFoldersOwner(t *testing.T) {
 	}
 	service := filepath.Join(home, "coax")
 	config := filepath.Join(service, "coax.toml")
-	// As whoever runs this test, which is root where it can be.
+	// As the user that runs this test, root if possible.
 	e2e.RequireOK(t, runAs(t, 0, 0, program, "init", "--dir", service))
 	for _, args := range [][]string{{"migrate"}, {"admin", "lco", "create", "--name", "Asha Cable"}, {"audit"}} {
 		e2e.RequireOK(t, runAs(t, 0, 0, program, append(args, "--config", config)...))
@@ -114,13 +113,13 @@ func TestAdminAsRoot_NewFilesTakeTheFoldersOwner(t *testing.T) {
 	e2e.RequireOK(t, runAs(t, as, gid, program, "migrate", "--config", config))
 	e2e.RequireOK(t, runAs(t, as, gid, program, "admin", "lco", "list", "--config", config))
 
-	ownersAreNamed(t, program, config, name, uid, gid)
+	checkOwnersNamed(t, program, config, name, uid, gid)
 }
 
-// ownersAreNamed: a file that the service cannot open is named with its owner, the
+// checkOwnersNamed: a file that the service cannot open is named with its owner, the
 // user that the service runs as, and the command that mends it. As root that is a
 // file of root's; otherwise one of this user's own without permissions.
-func ownersAreNamed(t *testing.T, program, config, name string, uid, gid int) {
+func checkOwnersNamed(t *testing.T, program, config, name string, uid, gid int) {
 	t.Helper()
 	service := filepath.Dir(config)
 	asRoot := os.Geteuid() == 0
@@ -166,7 +165,7 @@ func ownersAreNamed(t *testing.T, program, config, name string, uid, gid int) {
 		}
 	}
 	e2e.RequireOK(t, runAs(t, map[bool]int{true: uid}[asRoot], gid, program, "admin", "lco", "list", "--config", config))
-	// Somebody else is told whom to be.
+	// Another user gets the name of the right user.
 	if asRoot {
 		stranger := runAs(t, uid-1, gid-1, program, "admin", "lco", "list", "--config", config)
 		if stranger.Code != e2e.ExitRefused || !strings.Contains(stranger.Err, "run this as "+name) {

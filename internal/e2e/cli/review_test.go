@@ -40,7 +40,7 @@ func TestExceptionCommands_ListAndResolve(t *testing.T) {
 	}
 }
 
-// SIGTERM while an operation is under way: it is answered, and the exit is clean.
+// SIGTERM during an operation: it is answered, and the process exits with 0.
 func TestSigterm_OperationFinishes(t *testing.T) {
 	t.Parallel()
 	p := e2e.Start(t, "demo", "--dir", t.TempDir(), "--addr", "127.0.0.1:0", "--json")
@@ -59,7 +59,7 @@ func TestSigterm_OperationFinishes(t *testing.T) {
 	}
 }
 
-// A process that sleeps through its lease and wakes up settles nothing twice.
+// A process that is stopped until its lease has expired settles nothing twice.
 func TestStoppedNode_SettlesNothingTwice(t *testing.T) {
 	t.Parallel()
 	provider, err := demo.StartSimulator("127.0.0.1:0", "")
@@ -81,8 +81,8 @@ func TestStoppedNode_SettlesNothingTwice(t *testing.T) {
 	if err := p.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	asleep := time.Now()
-	w.WaitUntil("its lease has ended", func() bool { return time.Since(asleep) > 2*time.Second+5*time.Second })
+	stoppedAt := time.Now()
+	w.WaitUntil("its lease has ended", func() bool { return time.Since(stoppedAt) > 2*time.Second+5*time.Second })
 	if err := p.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-// What the command line does is in the security log, if that is a file; and a file that
-// cannot be opened keeps a node from starting, but no staff action from being done.
+// Actions of coax admin are in the security log if that is a file. A file that cannot be
+// opened stops a node from starting, but no staff action.
 func TestSecurityFile_CommandLine(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)

@@ -96,8 +96,7 @@ func TestServe_MasterKeyFromEnvironment(t *testing.T) {
 	e2e.CheckRefused(t, e2e.RunWithEnv(t, []string{"COAX_MASTER_KEY="}, args...), "no master key at")
 }
 
-// A disk that has failed may have taken something with it: nobody is served before
-// the file was inspected and the books audited.
+// After a disk failure the node serves only once the file was checked and audited.
 func TestServe_ChecksStoreAfterDiskFailure(t *testing.T) {
 	e2e.OnlySQLite(t, "its disk")
 	t.Parallel()
@@ -129,11 +128,11 @@ func TestServe_ChecksStoreAfterDiskFailure(t *testing.T) {
 		t.Errorf("serve ended with %d", code)
 	}
 	if _, err := os.Stat(doubt); !os.IsNotExist(err) {
-		t.Errorf("the store is still doubted: %v", err)
+		t.Errorf("the store is still marked as suspect: %v", err)
 	}
 	again := e2e.Serve(t, nil, `"serving"`, args...)
 	if strings.Contains(again.Err.String(), "inspecting") {
-		t.Error("a store that is trusted is inspected")
+		t.Error("a store that is not marked is checked")
 	}
 }
 
@@ -280,7 +279,7 @@ func TestServe_Process(t *testing.T) {
 	e2e.CheckMentions(t, "the log", p.Err.String(), "draining", "stopped")
 }
 
-// Profiles are for the house alone, and only where it asked for them.
+// Profiles are on the internal listener only, and only if configured.
 func TestServe_ProfilesOnInternalListener(t *testing.T) {
 	t.Parallel()
 	_, asked := e2e.StartDemo(t, t.TempDir(), "--set", "server.profiling=true")

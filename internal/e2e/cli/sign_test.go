@@ -54,13 +54,13 @@ func TestSign_PublishedVectors(t *testing.T) {
 						t.Errorf("%s is not %q in\n%s", label, want, rest)
 					}
 				}
-				cliHidesSecret(t, got, vector.Secret)
+				cliCheckSecretHidden(t, got, vector.Secret)
 			})
 		}
 	}
 }
 
-// sign takes what call takes, and sends nothing.
+// sign takes the arguments of call and sends nothing.
 func TestSign_TakesArgumentsOfCall(t *testing.T) {
 	t.Parallel()
 	received, environ := cliRecorder(t, "")
@@ -79,12 +79,12 @@ func TestSign_NeedsOnlySecret(t *testing.T) {
 	environ := []string{"COAX_API_SECRET=" + secret}
 	first := e2e.RequireOK(t, e2e.RunWithEnv(t, environ, "sign", "GET", "balance"))
 	e2e.CheckMentions(t, "sign by name", first.Out, "GET", "/api/v1/balance")
-	cliHidesSecret(t, first, secret)
+	cliCheckSecretHidden(t, first, secret)
 	if second := e2e.RequireOK(t, e2e.RunWithEnv(t, environ, "sign", "GET", "balance")); second.Out == first.Out {
 		t.Error("two signatures of one request are the same; want a new nonce each")
 	}
 	file := e2e.WriteFile(t, filepath.Join(t.TempDir(), "c.json"), `{"api_secret":"`+secret+`"}`)
-	cliHidesSecret(t, e2e.RequireOK(t, e2e.Run(t, "sign", "GET", "balance", "--credentials", file)), secret)
+	cliCheckSecretHidden(t, e2e.RequireOK(t, e2e.Run(t, "sign", "GET", "balance", "--credentials", file)), secret)
 
 	e2e.CheckRefused(t, e2e.Run(t, "sign", "GET", "balance"), "api_secret is missing", "--credentials", "COAX_API_SECRET")
 	e2e.CheckRefused(t, e2e.RunWithEnv(t, environ, "sign", "POST", "renew", "--data", "@/none/body.json"), "body", "/none/body.json")

@@ -53,15 +53,15 @@ func cliPost(t testing.TB, url, body string) (int, string) {
 	return response.StatusCode, string(text)
 }
 
-// cliSteer posts to the simulator's control, which must obey.
-func cliSteer(t testing.TB, url, what, body string) {
+// cliControl posts to the simulator's control endpoint and requires success.
+func cliControl(t testing.TB, url, what, body string) {
 	t.Helper()
 	if status, text := cliPost(t, url+"/control/"+what, body); status != http.StatusOK {
 		t.Fatalf("/control/%s %s: %d %s", what, body, status, text)
 	}
 }
 
-// cliOrder orders a renewal of the simulator itself and returns what it says.
+// cliOrder orders a renewal directly from the simulator and returns its reply.
 func cliOrder(t testing.TB, url, reference, mobile string) string {
 	t.Helper()
 	status, text := cliPost(t, url+"/v1/renew", fmt.Sprintf(
@@ -76,7 +76,7 @@ func cliOrder(t testing.TB, url, reference, mobile string) string {
 	return strings.TrimSpace(said.Status + " " + said.Transaction)
 }
 
-// cliStatus asks the simulator what became of a reference.
+// cliStatus returns the simulator's status of a reference.
 func cliStatus(t testing.TB, url, reference string) string {
 	t.Helper()
 	_, text := e2e.HTTPGet(t, url+"/v1/status?reference="+reference)
@@ -90,8 +90,8 @@ func cliStatus(t testing.TB, url, reference string) string {
 	return strings.TrimSpace(said.Status + " " + said.Transaction)
 }
 
-// cliCalls is what the simulator was asked about a mobile: "kind component
-// applied answer" each.
+// cliCalls returns the simulator's calls for a mobile, each as "kind component applied
+// answer".
 func cliCalls(t testing.TB, url, mobile string) []string {
 	t.Helper()
 	status, text := e2e.HTTPGet(t, url+"/control/calls?mobile="+mobile)
@@ -128,7 +128,7 @@ func TestSimulator_EndsCleanly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, url := cliSimulator(t)
-			// Somebody is kept waiting, as everybody with this number is.
+			// A call for this number hangs.
 			left := make(chan string, 1)
 			go func() { left <- cliOrder(t, url, "REF-HELD", "9000030001") }()
 			for deadline := time.Now().Add(e2e.Timeout); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
@@ -153,7 +153,7 @@ func TestSimulator_StateSurvivesKill(t *testing.T) {
 	t.Parallel()
 	state := filepath.Join(t.TempDir(), "provider.json")
 	p, url := cliSimulator(t, "--state", state, "--addr", "127.0.0.1:0")
-	cliSteer(t, url, "script", `{"mobile":"9812345678","outcomes":["success","reject","reset_applied","gateway_error"]}`)
+	cliControl(t, url, "script", `{"mobile":"9812345678","outcomes":["success","reject","reset_applied","gateway_error"]}`)
 	for reference, want := range map[string]string{"REF-VOID": "voided"} {
 		if _, text := cliPost(t, url+"/v1/void", `{"reference":"`+reference+`"}`); !strings.Contains(text, want) {
 			t.Errorf("void %s: %s", reference, text)
@@ -216,7 +216,7 @@ func TestSimulator_StateSurvivesKill(t *testing.T) {
 func TestSimulator_Control(t *testing.T) {
 	t.Parallel()
 	p, url := cliSimulator(t)
-	cliSteer(t, url, "script", `{"mobile":"9812345678","outcomes":["reject","gateway_error","wrong_reference"]}`)
+	cliControl(t, url, "script", `{"mobile":"9812345678","outcomes":["reject","gateway_error","wrong_reference"]}`)
 	for i, want := range []string{"rejected", "503", "applied SIM-00000001", "applied SIM-00000002"} {
 		if got := cliOrder(t, url, fmt.Sprint("REF-", i), "9812345678"); got != want {
 			t.Errorf("order %d: %q; want %q", i, got, want)
@@ -224,30 +224,30 @@ func TestSimulator_Control(t *testing.T) {
 	}
 	cliSameCalls(t, "by script", cliCalls(t, url, "9812345678"), "renew TV-BASIC false rejected", "renew TV-BASIC false 503",
 		"renew TV-BASIC true wrong_reference", "renew TV-BASIC true applied")
-	cliSteer(t, url, "script", `{"mobile":"9812345678","outcomes":["reject"]}`)
-	cliSteer(t, url, "script", `{"mobile":"9812345678","outcomes":[]}`) // ends it
+	cliControl(t, url, "script", `{"mobile":"9812345678","outcomes":["reject"]}`)
+	cliControl(t, url, "script", `{"mobile":"9812345678","outcomes":[]}`) // ends it
 	if got := cliOrder(t, url, "REF-UP", "9812345678"); got != "applied SIM-00000003" {
 		t.Errorf("after the script: %q; want success", got)
 	}
 
-	cliSteer(t, url, "status", `{"mode":"down"}`)
+	cliControl(t, url, "status", `{"mode":"down"}`)
 	if got := cliOrder(t, url, "REF-DOWN", "9812345678"); got != "0" {
 		t.Errorf("a provider that is down says %q; want nothing at all", got)
 	}
-	cliSteer(t, url, "status", `{"mode":"up"}`)
+	cliControl(t, url, "status", `{"mode":"up"}`)
 	if got := cliStatus(t, url, "REF-DOWN"); got != "unknown_reference" {
 		t.Errorf("what was asked of a provider that is down is %q; want unknown to it", got)
 	}
-	cliSteer(t, url, "status", `{"mode":"slow"}`)
+	cliControl(t, url, "status", `{"mode":"slow"}`)
 	began := time.Now()
 	if got := cliStatus(t, url, "REF-UP"); got != "applied SIM-00000003" || time.Since(began) < 1900*time.Millisecond {
 		t.Errorf("a slow provider says %q after %s; want the truth after 2 s", got, time.Since(began))
 	}
-	cliSteer(t, url, "status", `{"mode":"up","catalogue":"down"}`)
+	cliControl(t, url, "status", `{"mode":"up","catalogue":"down"}`)
 	if status, _ := e2e.HTTPGet(t, url+"/v1/catalogue"); status != http.StatusServiceUnavailable {
 		t.Errorf("a catalogue that is down answers %d; want 503", status)
 	}
-	cliSteer(t, url, "status", `{"catalogue":"up"}`)
+	cliControl(t, url, "status", `{"catalogue":"up"}`)
 	if _, text := e2e.HTTPGet(t, url+"/v1/catalogue"); !strings.Contains(text, "TV-BASIC") || !strings.Contains(text, "OTT-PLUS") {
 		t.Errorf("the catalogue is %s", text)
 	}
@@ -281,8 +281,8 @@ func TestSimulator_Errors(t *testing.T) {
 	}
 }
 
-// cliKept is a setting as DIR/coax.toml has it.
-func cliKept(t testing.TB, folder, key string) string {
+// cliSavedSetting returns a setting of DIR/coax.toml.
+func cliSavedSetting(t testing.TB, folder, key string) string {
 	t.Helper()
 	values, err := server.ReadConfigFile(filepath.Join(folder, "coax.toml"))
 	if err != nil {
@@ -291,18 +291,18 @@ func cliKept(t testing.TB, folder, key string) string {
 	return values[key]
 }
 
-// The demo's provider moves at each start; its file says where it is, and its
-// books go with the folder.
+// The demo's simulator has a new address at each start, which coax.toml names; its state is
+// in the folder.
 func TestDemo_SimulatorStateInFolder(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	first := e2e.Start(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json")
 	me, url := first.Credentials(), first.Demo.SimulatorURL
-	if !regexp.MustCompile(`^http://127\.0\.0\.1:[1-9]\d*$`).MatchString(url) || cliKept(t, folder, "provider.url") != url {
-		t.Errorf("simulator_url %s, provider.url %s; want the same address", url, cliKept(t, folder, "provider.url"))
+	if !regexp.MustCompile(`^http://127\.0\.0\.1:[1-9]\d*$`).MatchString(url) || cliSavedSetting(t, folder, "provider.url") != url {
+		t.Errorf("simulator_url %s, provider.url %s; want the same address", url, cliSavedSetting(t, folder, "provider.url"))
 	}
 	done := cliActivate(t, me, "9876500001", "COMBO-1", 200)
-	cliSteer(t, url, "script", `{"mobile":"9876500002","outcomes":["reject"]}`)
+	cliControl(t, url, "script", `{"mobile":"9876500002","outcomes":["reject"]}`)
 	refused := cliActivate(t, me, "9876500002", "BASIC-1", 502)
 	want := []string{"activate TV-FAMILY true applied", "activate OTT-PLUS true applied"}
 	cliSameCalls(t, "at first", cliCalls(t, url, "9876500001"), want...)
@@ -310,7 +310,7 @@ func TestDemo_SimulatorStateInFolder(t *testing.T) {
 
 	second := e2e.Start(t, "demo", "--dir", folder, "--addr", "127.0.0.1:0", "--json")
 	again := second.Demo.SimulatorURL
-	if kept := cliKept(t, folder, "provider.url"); kept != again || !strings.Contains(second.DemoJSON, `"simulator_url":"`+again+`"`) {
+	if kept := cliSavedSetting(t, folder, "provider.url"); kept != again || !strings.Contains(second.DemoJSON, `"simulator_url":"`+again+`"`) {
 		t.Errorf("at the next start provider.url is %s; want %s", kept, again)
 	}
 	cliSameCalls(t, "after a kill", cliCalls(t, again, "9876500001"), want...)
@@ -342,26 +342,26 @@ func TestDemo_ExternalSimulator(t *testing.T) {
 	p, url := cliSimulator(t, "--state", state)
 	demo, line := e2e.StartDemo(t, folder, "--set", "provider.url="+url, "--set", "review.first_check=1h")
 	me := filepath.Join(folder, "demo.json")
-	if line.SimulatorURL == url || cliKept(t, folder, "provider.url") != url {
-		t.Errorf("provider.url is kept as %s, simulator_url is %s; want %s kept, and the demo's own shown", cliKept(t, folder, "provider.url"), line.SimulatorURL, url)
+	if line.SimulatorURL == url || cliSavedSetting(t, folder, "provider.url") != url {
+		t.Errorf("provider.url is kept as %s, simulator_url is %s; want %s kept, and the demo's own shown", cliSavedSetting(t, folder, "provider.url"), line.SimulatorURL, url)
 	}
 	first := cliActivate(t, me, "9876500001", "BASIC-1", 200)
 	cliSameCalls(t, "the one it was told", cliCalls(t, url, "9876500001"), "activate TV-BASIC true applied")
 	if got := cliCalls(t, line.SimulatorURL, "9876500001"); len(got) != 0 {
 		t.Errorf("its own simulator was asked %q; want nothing", got)
 	}
-	cliSteer(t, url, "status", `{"mode":"down"}`)
+	cliControl(t, url, "status", `{"mode":"down"}`)
 	cliActivate(t, me, "9876500002", "BASIC-1", 202)
-	cliSteer(t, url, "status", `{"mode":"up"}`)
+	cliControl(t, url, "status", `{"mode":"up"}`)
 	cliActivate(t, me, "9876500003", "BASIC-1", 200)
-	cliSteer(t, url, "script", `{"mobile":"9876500004","outcomes":["reset_applied"]}`)
+	cliControl(t, url, "script", `{"mobile":"9876500004","outcomes":["reset_applied"]}`)
 	lost := cliActivate(t, me, "9876500004", "BASIC-1", 202)
 	p.Kill()
 	if got := cliOperate(t, me, "activate", "without-a-provider", `{"full_name":"Asha","mobile":"9876500005","plan_id":"BASIC-1"}`); got.status == http.StatusOK {
 		t.Errorf("without a provider: %+v", got)
 	}
 
-	// Its successor has its books, and can be asked what the demo never heard.
+	// A restarted simulator has its state, and knows what the demo got no reply for.
 	_, url = cliSimulator(t, "--state", state)
 	for reference, want := range map[string]string{first.transaction: "applied SIM-00000001", lost.transaction: "applied SIM-00000003"} {
 		if got := cliStatus(t, url, reference); got != want {
@@ -370,14 +370,14 @@ func TestDemo_ExternalSimulator(t *testing.T) {
 	}
 	demo.Terminate()
 	demo, line = e2e.StartDemo(t, folder)
-	if kept := cliKept(t, folder, "provider.url"); kept != line.SimulatorURL || cliKept(t, folder, "review.first_check") != "1h" {
+	if kept := cliSavedSetting(t, folder, "provider.url"); kept != line.SimulatorURL || cliSavedSetting(t, folder, "review.first_check") != "1h" {
 		t.Errorf("told nothing, the next start has provider.url %s; want its own %s, and the other settings kept", kept, line.SimulatorURL)
 	}
-	cliAudited(t, e2e.InstallAt(t, folder))
+	cliCheckAudit(t, e2e.InstallAt(t, folder))
 	demo.Terminate()
 }
 
-// Two providers with the same books would each forget what the other did.
+// Two simulators with one state file would lose each other's writes.
 func TestSimulator_LocksItsFile(t *testing.T) {
 	t.Parallel()
 	state := filepath.Join(t.TempDir(), "provider.json")
@@ -403,7 +403,7 @@ func TestDemo_ProviderFromEnvironment(t *testing.T) {
 	cliSameCalls(t, "the environment's provider", cliCalls(t, url, "9876500001"), "activate TV-BASIC true applied")
 }
 
-// A demo that was given rubbish must not keep it.
+// A provider URL that cannot be used is not saved.
 func TestDemo_ForgetsUnusableProvider(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"provider.token_file=/none/token", "provider.ca=/none/ca.pem", "provider.url="} {
@@ -414,8 +414,7 @@ func TestDemo_ForgetsUnusableProvider(t *testing.T) {
 	}
 }
 
-// A day at the counter: something sold, something refused, something in doubt,
-// and staff who look at all of it beside the running service.
+// Successful, rejected and unknown operations, and coax admin beside the running service.
 func TestSimulator_OneDay(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "day")
@@ -430,23 +429,23 @@ func TestSimulator_OneDay(t *testing.T) {
 
 	// A provider that never answers is waited for from now on not so long.
 	noon := e2e.Start(t, append(args, "--set", "provider.timeout=2s")...)
-	doubtful := cliActivate(t, me, "9000030001", "FAMILY-1", 202)
+	unknown := cliActivate(t, me, "9000030001", "FAMILY-1", 202)
 	var listed []string
 	for _, raw := range e2e.JSONArray(t, h.JSON("operation", "list")) {
 		o := e2e.CheckShape(t, raw, cliOperationShape...)
 		listed = append(listed, e2e.JoinUnquoted(o["transaction_id"], o["status"], o["amount"]))
 	}
-	if want := []string{doubtful.transaction + " needs_review 349.00", refused.transaction + " failed 199.00", sold.transaction + " success 199.00"}; !slices.Equal(listed, want) {
+	if want := []string{unknown.transaction + " needs_review 349.00", refused.transaction + " failed 199.00", sold.transaction + " success 199.00"}; !slices.Equal(listed, want) {
 		t.Errorf("the operations are %q; want %q", listed, want)
 	}
-	shown := cliShowOperation(t, h, doubtful.transaction)
+	shown := cliShowOperation(t, h, unknown.transaction)
 	if !slices.Equal(shown.events, []string{"null processing", "processing needs_review"}) || !slices.Equal(shown.calls, []string{"activate ID TV-FAMILY unknown null"}) {
 		t.Errorf("what is in doubt went %q, asked %q", shown.events, shown.calls)
 	}
 	e2e.CheckMentions(t, "what is in doubt", shown.raw, "in time")
-	pending := e2e.CheckShape(t, h.JSON("subscriber", "show", "--subscriber", doubtful.subscriber), e2e.SubscriberShape...)
-	if pending["status"] != `"pending"` || pending["expiry_date"] != "null" || !strings.Contains(pending["pending_operations"], doubtful.transaction) {
-		t.Errorf("the customer in doubt is %v; want one that waits for %s", pending, doubtful.transaction)
+	pending := e2e.CheckShape(t, h.JSON("subscriber", "show", "--subscriber", unknown.subscriber), e2e.SubscriberShape...)
+	if pending["status"] != `"pending"` || pending["expiry_date"] != "null" || !strings.Contains(pending["pending_operations"], unknown.transaction) {
+		t.Errorf("the customer in doubt is %v; want one that waits for %s", pending, unknown.transaction)
 	}
 
 	wallet := func(want string, args ...string) {
@@ -471,7 +470,7 @@ func TestSimulator_OneDay(t *testing.T) {
 	h.CheckRefused([]string{"wallet", "adjust", "--lco", "1", "--amount", "-0.01", "--reason", "a paisa more"}, "0.00", "0.01")
 	wallet("9452.00 349.00 false", "adjust", "--lco", "1", "--amount", "9452", "--reason", "and back")
 
-	counts, states, sums := cliAudited(t, h)
+	counts, states, sums := cliCheckAudit(t, h)
 	if got := e2e.JoinUnquoted(states["total"], states["success"], states["failed"], states["needs_review"], states["processing"], counts["provider_calls"]); got != "3 1 1 1 0 3" {
 		t.Errorf("the audit counted %s", got)
 	}
@@ -481,7 +480,7 @@ func TestSimulator_OneDay(t *testing.T) {
 	if code := noon.Terminate(); code != e2e.ExitDone {
 		t.Errorf("SIGTERM ended the demo with %d; want 0\n%s", code, noon.Err)
 	}
-	cliAudited(t, h)
+	cliCheckAudit(t, h)
 	cliHidden(t, "the log", morning.Err.String()+noon.Err.String(), []string{cliGivenPassword})
 	cliHiddenInFiles(t, folder, []string{cliGivenPassword})
 }

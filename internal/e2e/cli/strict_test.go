@@ -10,7 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
-// insecure are settings of which each is insecure, what serve says of them, and what to do.
+// insecure has insecure settings, with the texts of serve's warning and its remedy.
 var insecure = []struct {
 	setting string
 	sets    []string
@@ -21,8 +21,8 @@ var insecure = []struct {
 	{"server.tls_key", nil, []string{"every user of this machine can read the TLS key", "chmod 600 "}},
 }
 
-// serve warns of each insecure setting once and starts; with strict it refuses all of
-// them in one message, and touches nothing.
+// serve logs a warning for each insecure setting and starts; with strict it refuses all of
+// them in one message and changes nothing.
 func TestServe_InsecureSettings(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)
@@ -88,8 +88,7 @@ func TestServe_InsecureSettings(t *testing.T) {
 	e2e.CheckMentions(t, "the log", gone.Err, `"setting":"store.url"`, "without TLS", "cannot be reached")
 }
 
-// A demo is on loopback alone: there is nothing to warn of, and strict has nothing to
-// refuse.
+// A demo listens on loopback only: it logs no warnings, and starts with strict.
 func TestDemo_StrictAndSilent(t *testing.T) {
 	t.Parallel()
 	p := e2e.Serve(t, nil, `"base_url"`, "demo", "--dir", t.TempDir(), "--addr", "127.0.0.1:0", "--json", "--set", "strict=true")

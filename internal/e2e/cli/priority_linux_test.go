@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program that prints into a full pipe stays where it is: the audit is done, and
-// every thread that it ever needed is there to be looked at.
+// The audit writes its result to a full pipe and blocks there, so that all its threads can
+// be inspected.
 func TestAudit_EveryThreadHasLowPriority(t *testing.T) {
 	t.Parallel()
 	h := e2e.NewInstall(t)

@@ -26,9 +26,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// Stories are what people type at the command line and see, one script each in
-// testdata/script. The program runs in processes of its own, raced if the tests
-// are. Beside testscript's commands (stdout, cp, env, exec, …) a story has these:
+// TestScripts runs the scripts in testdata/script: sessions at the command line and their
+// output. The program runs in its own processes, with the race detector if the tests have
+// it. Besides testscript's commands (stdout, cp, env, exec, …) a script has these:
 //
 //	coax ARGS                runs the program, which must do it: exit 0
 //	! coax ARGS              … must refuse it: exit 1
@@ -42,17 +42,17 @@ import (
 //	field PATH VALUE         the JSON on stdout must have this value there: data.customer.mobile, or 0.status
 //	keep NAME PATH [AGE]     sets $NAME to what stands there, or to that time with an age such as 720h added
 //	certificate FOLDER       puts tls.pem and tls.key there, as a CA would issue them for this machine, and that CA's ca.pem
-//	damage FILE SQL          changes a store behind everybody's back
+//	damage FILE SQL          runs SQL directly on a store
 //
-// Where the suite runs on PostgreSQL, each story has a database of its own, which
-// its environment names. [postgres] stands before what is only for then.
+// On PostgreSQL each script has its own database, named in its environment; lines marked
+// [postgres] run only then.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                filepath.Join("testdata", "script"),
 		WorkdirRoot:        t.TempDir(), // testscript leaves its own behind where -run picks some stories
 		RequireUniqueNames: true,
-		Setup:              storySetup,
+		Setup:              scriptSetup,
 		Condition: func(condition string) (bool, error) {
 			if condition != "postgres" {
 				return false, fmt.Errorf("there is no condition %s", condition)
@@ -60,24 +60,24 @@ func TestScripts(t *testing.T) {
 			return pgtest.Chosen(), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"coax": storyCoax, "misuse": storyMisuse, "until": storyUntil,
-			"start": storyStart, "end": storyEnd,
-			"see": storySee, "says": storySays, "field": storyField, "keep": storyKeep,
-			"certificate": storyCertificate, "damage": storyDamage,
+			"coax": scriptCoax, "misuse": scriptMisuse, "until": scriptUntil,
+			"start": scriptStart, "end": scriptEnd,
+			"see": scriptSee, "says": scriptSays, "field": scriptField, "keep": scriptKeep,
+			"certificate": scriptCertificate, "damage": scriptDamage,
 		},
 	})
 }
 
-// story is what a script has under way.
-type story struct {
+// script is the state of a running script.
+type script struct {
 	t        testing.TB
 	environ  []string // what services are started with
 	services map[string]*e2e.Process
 }
 
-type storyKey struct{}
+type scriptKey struct{}
 
-func storySetup(env *testscript.Env) error {
+func scriptSetup(env *testscript.Env) error {
 	program, err := program.Coax()
 	if err != nil {
 		return err
@@ -96,8 +96,8 @@ func storySetup(env *testscript.Env) error {
 	for _, set := range e2e.NewStoreSettings(t) {
 		env.Setenv("COAX_STORE_URL", strings.TrimPrefix(set, "store.url="))
 	}
-	s := &story{t: t, environ: slices.Clone(env.Vars), services: map[string]*e2e.Process{}}
-	env.Values[storyKey{}] = s
+	s := &script{t: t, environ: slices.Clone(env.Vars), services: map[string]*e2e.Process{}}
+	env.Values[scriptKey{}] = s
 	env.Defer(func() {
 		for _, service := range s.services {
 			service.Kill()
@@ -106,24 +106,24 @@ func storySetup(env *testscript.Env) error {
 	return nil
 }
 
-// storyArgs demands a command's own words, and behind them coax with its
-// arguments, which it returns.
-func storyArgs(ts *testscript.TestScript, negated bool, own int, args []string) []string {
+// scriptArgs checks that a command has its own words, followed by coax with its arguments,
+// which it returns.
+func scriptArgs(ts *testscript.TestScript, negated bool, own int, args []string) []string {
 	if negated || len(args) < own+2 || args[own] != "coax" {
 		ts.Fatalf("the command is not written as TestScripts explains")
 	}
 	return args[own+1:]
 }
 
-// storyWords demands a number of words.
-func storyWords(ts *testscript.TestScript, negated bool, least, most int, args []string) {
+// scriptWords checks the number of words.
+func scriptWords(ts *testscript.TestScript, negated bool, least, most int, args []string) {
 	if negated || len(args) < least || len(args) > most {
 		ts.Fatalf("the command is not written as TestScripts explains")
 	}
 }
 
-// storyRun runs the program and returns its exit status.
-func storyRun(ts *testscript.TestScript, args []string) int {
+// scriptRun runs the program and returns its exit status.
+func scriptRun(ts *testscript.TestScript, args []string) int {
 	err := ts.Exec("coax", args...)
 	var exit *exec.ExitError
 	switch {
@@ -135,39 +135,39 @@ func storyRun(ts *testscript.TestScript, args []string) int {
 	return e2e.ExitDone
 }
 
-func storyDemand(ts *testscript.TestScript, args []string, want int) {
-	if code := storyRun(ts, args); code != want {
+func scriptDemand(ts *testscript.TestScript, args []string, want int) {
+	if code := scriptRun(ts, args); code != want {
 		ts.Fatalf("it ended with %d; want %d", code, want)
 	}
 }
 
-func storyCoax(ts *testscript.TestScript, refused bool, args []string) {
+func scriptCoax(ts *testscript.TestScript, refused bool, args []string) {
 	want := e2e.ExitDone
 	if refused {
 		want = e2e.ExitRefused
 	}
-	storyDemand(ts, args, want)
+	scriptDemand(ts, args, want)
 }
 
-func storyMisuse(ts *testscript.TestScript, negated bool, args []string) {
-	storyDemand(ts, storyArgs(ts, negated, 0, args), e2e.ExitUsage)
+func scriptMisuse(ts *testscript.TestScript, negated bool, args []string) {
+	scriptDemand(ts, scriptArgs(ts, negated, 0, args), e2e.ExitUsage)
 }
 
-func storyUntil(ts *testscript.TestScript, negated bool, args []string) {
-	command := storyArgs(ts, negated, 1, args)
+func scriptUntil(ts *testscript.TestScript, negated bool, args []string) {
+	command := scriptArgs(ts, negated, 1, args)
 	want, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
 	for deadline := time.Now().Add(e2e.Timeout); time.Now().Before(deadline); {
-		if storyRun(ts, command) == e2e.ExitDone && want.MatchString(ts.ReadFile("stdout")) {
+		if scriptRun(ts, command) == e2e.ExitDone && want.MatchString(ts.ReadFile("stdout")) {
 			return
 		}
 	}
 	ts.Fatalf("it does not come to print %s", args[0])
 }
 
-func storyStart(ts *testscript.TestScript, negated bool, args []string) {
-	words := storyArgs(ts, negated, 1, args)
-	s, name := ts.Value(storyKey{}).(*story), args[0]
+func scriptStart(ts *testscript.TestScript, negated bool, args []string) {
+	words := scriptArgs(ts, negated, 1, args)
+	s, name := ts.Value(scriptKey{}).(*script), args[0]
 	if s.services[name] != nil {
 		ts.Fatalf("%s runs already", name)
 	}
@@ -181,7 +181,7 @@ func storyStart(ts *testscript.TestScript, negated bool, args []string) {
 		}
 		return from.String()
 	}
-	defer func() { storyOutput(ts, p) }()
+	defer func() { scriptOutput(ts, p) }()
 	switch words[0] {
 	case "demo":
 		if !slices.Contains(words, "--json") {
@@ -211,11 +211,11 @@ func storyStart(ts *testscript.TestScript, negated bool, args []string) {
 		ts.Setenv("SIMULATOR", strings.TrimSpace(strings.TrimPrefix(await(p.Out, "\n"), "The simulator listens on ")))
 		return
 	}
-	storyReady(ts, ts.Getenv("INTERNAL")+"/readyz")
+	scriptReady(ts, ts.Getenv("INTERNAL")+"/readyz")
 }
 
-// storyReady waits until a node says that it is ready.
-func storyReady(ts *testscript.TestScript, url string) {
+// scriptReady waits until a node is ready.
+func scriptReady(ts *testscript.TestScript, url string) {
 	for deadline := time.Now().Add(e2e.Timeout); time.Now().Before(deadline); {
 		response, err := http.Get(url)
 		if err != nil {
@@ -229,31 +229,31 @@ func storyReady(ts *testscript.TestScript, url string) {
 	ts.Fatalf("%s does not become ready", url)
 }
 
-func storyEnd(ts *testscript.TestScript, negated bool, args []string) {
-	storyWords(ts, negated, 1, 1, args)
-	s := ts.Value(storyKey{}).(*story)
+func scriptEnd(ts *testscript.TestScript, negated bool, args []string) {
+	scriptWords(ts, negated, 1, 1, args)
+	s := ts.Value(scriptKey{}).(*script)
 	p := s.services[args[0]]
 	if p == nil {
 		ts.Fatalf("%s does not run", args[0])
 	}
 	delete(s.services, args[0])
 	code := p.Terminate()
-	storyOutput(ts, p)
+	scriptOutput(ts, p)
 	if code != e2e.ExitDone {
 		ts.Fatalf("%s ended with %d; want 0", args[0], code)
 	}
 }
 
-// storyOutput makes what a service wrote the story's stdout and stderr.
-func storyOutput(ts *testscript.TestScript, p *e2e.Process) {
+// scriptOutput makes a service's output the script's stdout and stderr.
+func scriptOutput(ts *testscript.TestScript, p *e2e.Process) {
 	_, err := io.WriteString(ts.Stdout(), p.Out.String())
 	ts.Check(err)
 	_, err = io.WriteString(ts.Stderr(), p.Err.String())
 	ts.Check(err)
 }
 
-// storyCompare holds a text against what a story shows of it.
-func storyCompare(ts *testscript.TestScript, got, shown string) {
+// scriptCompare compares a text with the expected one.
+func scriptCompare(ts *testscript.TestScript, got, shown string) {
 	gotLines, want := strings.Split(got, "\n"), strings.Split(os.Expand(shown, ts.Getenv), "\n")
 	for i := range max(len(gotLines), len(want)) {
 		if i >= len(gotLines) || i >= len(want) {
@@ -266,19 +266,19 @@ func storyCompare(ts *testscript.TestScript, got, shown string) {
 	}
 }
 
-func storySee(ts *testscript.TestScript, negated bool, args []string) {
-	storyWords(ts, negated, 1, 1, args)
-	storyCompare(ts, ts.ReadFile("stdout"), ts.ReadFile(args[0]))
+func scriptSee(ts *testscript.TestScript, negated bool, args []string) {
+	scriptWords(ts, negated, 1, 1, args)
+	scriptCompare(ts, ts.ReadFile("stdout"), ts.ReadFile(args[0]))
 }
 
-func storySays(ts *testscript.TestScript, negated bool, args []string) {
-	storyWords(ts, negated, 1, 100, args)
-	storyCompare(ts, ts.ReadFile("stderr"), strings.Join(args, "\n")+"\n")
+func scriptSays(ts *testscript.TestScript, negated bool, args []string) {
+	scriptWords(ts, negated, 1, 100, args)
+	scriptCompare(ts, ts.ReadFile("stderr"), strings.Join(args, "\n")+"\n")
 }
 
-// storyValue finds a value in the JSON on stdout, which call -i prints below the
+// scriptValue finds a value in the JSON on stdout, which call -i prints below the
 // head. An amount keeps its digits.
-func storyValue(ts *testscript.TestScript, path string) string {
+func scriptValue(ts *testscript.TestScript, path string) string {
 	text := ts.ReadFile("stdout")
 	if head, body, found := strings.Cut(text, "\n\n"); found && strings.HasPrefix(head, "HTTP ") {
 		text = body
@@ -309,16 +309,16 @@ func storyValue(ts *testscript.TestScript, path string) string {
 	return compact.String()
 }
 
-func storyField(ts *testscript.TestScript, negated bool, args []string) {
-	storyWords(ts, negated, 2, 2, args)
-	if got := storyValue(ts, args[0]); got != args[1] {
+func scriptField(ts *testscript.TestScript, negated bool, args []string) {
+	scriptWords(ts, negated, 2, 2, args)
+	if got := scriptValue(ts, args[0]); got != args[1] {
 		ts.Fatalf("%s is %s; want %s", args[0], got, args[1])
 	}
 }
 
-func storyKeep(ts *testscript.TestScript, negated bool, args []string) {
-	storyWords(ts, negated, 2, 3, args)
-	value := storyValue(ts, args[1])
+func scriptKeep(ts *testscript.TestScript, negated bool, args []string) {
+	scriptWords(ts, negated, 2, 3, args)
+	value := scriptValue(ts, args[1])
 	if len(args) == 3 {
 		const layout = "2006-01-02 15:04:05"
 		at, err := time.ParseInLocation(layout, value, subscription.IST)
@@ -330,12 +330,12 @@ func storyKeep(ts *testscript.TestScript, negated bool, args []string) {
 	ts.Setenv(args[0], value)
 }
 
-func storyCertificate(ts *testscript.TestScript, negated bool, args []string) {
-	storyWords(ts, negated, 1, 1, args)
+func scriptCertificate(ts *testscript.TestScript, negated bool, args []string) {
+	scriptWords(ts, negated, 1, 1, args)
 	ts.Check(server.EnsureCertificate(ts.MkAbs(args[0]), "127.0.0.1:0"))
 }
 
-func storyDamage(ts *testscript.TestScript, negated bool, args []string) {
-	storyWords(ts, negated, 2, 2, args)
-	e2e.ExecOnStore(ts.Value(storyKey{}).(*story).t, server.StoreConfig{Kind: "sqlite", Path: ts.MkAbs(args[0])}, args[1])
+func scriptDamage(ts *testscript.TestScript, negated bool, args []string) {
+	scriptWords(ts, negated, 2, 2, args)
+	e2e.ExecOnStore(ts.Value(scriptKey{}).(*script).t, server.StoreConfig{Kind: "sqlite", Path: ts.MkAbs(args[0])}, args[1])
 }
