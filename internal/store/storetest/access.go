@@ -94,7 +94,7 @@ var sponsorships = []struct {
 	// createLogin creates the login on the command line, if it exists before.
 	createLogin func(h *harness, name string)
 	give        func(d *admin.Service, h *harness, name string) (admin.ActionResult, error)
-	told        string
+	reason      string
 }{
 	{"created", func(*harness, string) {}, func(d *admin.Service, h *harness, name string) (admin.ActionResult, error) {
 		return d.SubmitLogin(h.Context(), created(name, login.Finance))
@@ -115,14 +115,14 @@ func (h *harness) grantsOf(username string) []string {
 	h.Helper()
 	staff, err := h.StaffAccess(h.Context())
 	h.must(err)
-	told := []string{}
+	grants := []string{}
 	for _, g := range staff.Grants {
 		if g.LoginID == h.known(username).ID {
-			told = append(told, fmt.Sprintf("%s by %s, alone %v, saw the password %v", g.What, g.Actor, g.WithoutApproval, g.SawPassword))
+			grants = append(grants, fmt.Sprintf("%s by %s, alone %v, saw the password %v", g.What, g.Actor, g.WithoutApproval, g.SawPassword))
 		}
 	}
-	slices.Sort(told)
-	return told
+	slices.Sort(grants)
+	return grants
 }
 
 func sponsorsRefused(h *harness) {
@@ -141,7 +141,7 @@ func sponsorsRefused(h *harness) {
 		if got := s.grantsOf(checker); !slices.Equal(got, want) {
 			s.Errorf("the grants are %q; want %q", got, want)
 		}
-		s.cannotApprove(checker, s.proposedBy("asha", later, sponsorship.what), later, "asha "+sponsorship.told)
+		s.cannotApprove(checker, s.proposedBy("asha", later, sponsorship.what), later, "asha "+sponsorship.reason)
 	}
 	s.money("after all", "0", "0")
 }
@@ -170,8 +170,8 @@ func agreedSponsorsRefused(h *harness) {
 		if got := s.grantsOf(checker); !slices.Equal(got, want) {
 			s.Errorf("the grants are %q; want %q", got, want)
 		}
-		s.cannotApprove(checker, s.proposedBy("asha", later, "asha "+sponsorship.what), later, "asha "+sponsorship.told)
-		s.cannotApprove(checker, s.proposedBy("chitra", later, "chitra "+sponsorship.what), later, "chitra "+sponsorship.told)
+		s.cannotApprove(checker, s.proposedBy("asha", later, "asha "+sponsorship.what), later, "asha "+sponsorship.reason)
+		s.cannotApprove(checker, s.proposedBy("chitra", later, "chitra "+sponsorship.what), later, "chitra "+sponsorship.reason)
 		s.createLogin("third", admin.Finance)
 		s.canApprove(checker, s.proposedBy("third", later, "third "+sponsorship.what), later)
 		s.canApprove("chitra", s.proposedBy("asha", later, "for chitra "+sponsorship.what), later)
@@ -245,7 +245,7 @@ func siblingsRefused(h *harness) {
 	outcome, err := s.serviceOf("boss", admin.Administrator, noon).SubmitLogin(s.Context(), created("grandchild", login.Finance))
 	s.must(err)
 	if outcome.Waits() {
-		s.Fatalf("%+v; want it done at once: nobody may approve for boss", outcome)
+		s.Fatalf("%+v; want it done at once: no one may approve for boss", outcome)
 	}
 	s.cannotApprove("grandchild", s.proposedBy("asha", later, "down"), later, "asha created your login")
 	s.cannotApprove("asha", s.proposedBy("grandchild", later, "up"), later, "you gave grandchild access without a second person")

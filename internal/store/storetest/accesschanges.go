@@ -36,7 +36,7 @@ func loginsByTwo(h *harness) {
 	s.refused("approve one's own", err)
 	s.createLogin("fina", admin.Finance)
 	_, err = s.serviceOf("fina", admin.Finance, noon).Approve(s.Context(), p.ID)
-	s.refused("an approval by somebody who may not create logins", err)
+	s.refused("an approval without the right to create logins", err)
 	if _, err := s.LoginNamed(s.Context(), "ravi"); err == nil {
 		s.Error("the login is there before it is approved")
 	}
@@ -46,21 +46,21 @@ func loginsByTwo(h *harness) {
 	if done.Person != ravi.Person || done.Password == "" || !ravi.MustChangePassword || ravi.Role != login.Finance || !ravi.CreatedAt.Equal(noon.Add(time.Hour)) {
 		s.Errorf("approved %+v; the login is %+v", done, ravi)
 	}
-	var told []string
+	var logged []string
 	for _, staffAction := range s.auditEntries()[before:] {
 		if strings.Contains(staffAction.Before+staffAction.After+staffAction.Reason, done.Password) {
-			s.Errorf("act %d tells the password", staffAction.ID)
+			s.Errorf("audit entry %d contains the password", staffAction.ID)
 		}
 		if staffAction.Actor != "test:asha" {
-			told = append(told, staffAction.Actor+" "+staffAction.Action+" "+staffAction.Subject)
+			logged = append(logged, staffAction.Actor+" "+staffAction.Action+" "+staffAction.Subject)
 		}
 	}
 	want := []string{
 		fmt.Sprintf("web:asha proposal make proposal %d", p.ID), fmt.Sprintf("web:binu login create login %d", ravi.ID),
 		fmt.Sprintf("web:binu proposal approve proposal %d", p.ID),
 	}
-	if !slices.Equal(told, want) {
-		s.Errorf("the log is %q; want %q", told, want)
+	if !slices.Equal(logged, want) {
+		s.Errorf("the log is %q; want %q", logged, want)
 	}
 	// A login that may not approve is created at once.
 	for _, role := range []login.Role{login.Viewer, login.Support} {
@@ -139,7 +139,7 @@ func resetsByTwo(h *harness) {
 		s.Errorf("approved %+v; want the second factor gone", done)
 	}
 	_, err = asha.SubmitTOTPReset(s.Context(), ravi.ID)
-	s.refused("a second factor that is not there", err)
+	s.refused("a missing second factor", err)
 	// A login that may not approve is reset at once.
 	if outcome, err := asha.SubmitPasswordReset(s.Context(), s.createLogin("vani", admin.Viewer).ID); err != nil || outcome.Waits() || outcome.Password == "" {
 		s.Errorf("a viewer's password: %+v, %v; want it reset at once", outcome, err)
@@ -261,7 +261,7 @@ func makersLapse(h *harness) {
 		}
 		set(maker, at, change)
 		_, err = s.serviceOf(maker, admin.Finance, at).SubmitTopUp(s.Context(), s.paid("5000", "late "+maker))
-		s.refused("a proposal of somebody who was disabled or lowered meanwhile", err)
+		s.refused("a proposal whose maker was disabled or demoted meanwhile", err)
 	}
 	s.canApprove("binu", others, noon.Add(time.Hour))
 	// A proposal that had lapsed before keeps its own time.

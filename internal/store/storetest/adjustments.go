@@ -117,7 +117,7 @@ func adjustmentsUnderReferences(h *harness) {
 	_, _, err = s.Adjust(s.Context(), staffAction("wallet adjust"), wrong)
 	s.refused("the reference with another amount", err)
 	if got := len(s.auditEntries()); got != auditEntries {
-		s.Errorf("%d acts were logged for what was not booked", got-auditEntries)
+		s.Errorf("%d audit entries were written for what was not booked", got-auditEntries)
 	}
 	// A top-up may have the same reference.
 	refund.OperatorID = h.operator("other").ID
@@ -253,7 +253,7 @@ func imports(h *harness) {
 		s.Errorf("renewed from %s; want %s", renewed.ExpiryPrevious, rows[0].Expires)
 	}
 	if auditEntries := s.auditEntries(); auditEntries[len(auditEntries)-1].Action != "subscriber import" {
-		s.Errorf("the last act is %q", auditEntries[len(auditEntries)-1].Action)
+		s.Errorf("the last audit entry is %q", auditEntries[len(auditEntries)-1].Action)
 	}
 	_, _, err = s.FindSubscriber(s.Context(), "999999")
 	s.refused("nobody", err)
@@ -353,6 +353,6 @@ func badImports(h *harness) {
 		s.Error("a good row of a bad batch was imported")
 	}
 	if got := len(s.auditEntries()); got != auditEntries {
-		s.Errorf("%d acts were logged for what was refused", got-auditEntries)
+		s.Errorf("%d audit entries were written for what was refused", got-auditEntries)
 	}
 }

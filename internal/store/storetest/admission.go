@@ -42,10 +42,10 @@ func nonceUsedOnce(h *harness) {
 		}
 	})
 	if admitted.Load() != 1 || replayed.Load() != 31 {
-		h.Errorf("%d let in, %d told of a replay; want 1 and 31", admitted.Load(), replayed.Load())
+		h.Errorf("%d admitted, %d refused as replays; want 1 and 31", admitted.Load(), replayed.Load())
 	}
 	if next := h.admit(admission(record, "req-next", "nonce-bbbbbbbbbbbb")); next.Used != 2 {
-		h.Errorf("%d places are taken; replays must not take any", next.Used)
+		h.Errorf("%d requests are counted; replays must not count", next.Used)
 	}
 }
 
@@ -94,21 +94,21 @@ func limitIsExact(h *harness) {
 	// Two keys of one operator share its minute.
 	records := []access.Record{h.record(h.key(operator)), h.record(h.key(operator))}
 
-	places := make([]int, 40)
+	counts := make([]int, 40)
 	concurrently(40, func(i int) {
 		a, err := h.Admit(h.Context(), admission(records[i%2], name("req", i), name("nonce-aaaaaaaaaa", i)))
 		if err != nil {
 			h.Errorf("admit: %v", err)
 		}
 		if a.Counted {
-			places[i] = a.Used
+			counts[i] = a.Used
 		} else if a.Used != limit {
-			h.Errorf("refused with %d places taken; want %d", a.Used, limit)
+			h.Errorf("refused with %d counted; want %d", a.Used, limit)
 		}
 	})
-	slices.Sort(places)
-	if got, want := places[30:], []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}; !slices.Equal(got, want) || places[29] != 0 {
-		h.Errorf("places given: %v; want each of 1 to 10 once", places)
+	slices.Sort(counts)
+	if got, want := counts[30:], []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}; !slices.Equal(got, want) || counts[29] != 0 {
+		h.Errorf("counts: %v; want each of 1 to 10 once", counts)
 	}
 }
 
@@ -148,7 +148,7 @@ func burnWithoutCounting(h *harness) {
 		h.Error("the nonce was not burned")
 	}
 	if got := h.admit(admission(record, "req-3", "nonce-bbbbbbbbbbbb")); got.Used != 1 {
-		h.Errorf("%d places are taken; want 1", got.Used)
+		h.Errorf("%d requests are counted; want 1", got.Used)
 	}
 }
 
@@ -202,11 +202,11 @@ func changesAreSeen(h *harness) {
 		a := admission(old, name("req", i), name("nonce-aaaaaaaaaa", i))
 		got := h.admit(a)
 		if got.Counted || got.Fresh == nil || !change.seen(*got.Fresh) {
-			h.Errorf("%s: %+v; want it told, nothing counted", change.name, got)
+			h.Errorf("%s: %+v; want it reported, nothing counted", change.name, got)
 			continue
 		}
 		if read := h.record(credential); read.Credential.Version != got.Fresh.Credential.Version || read.Operator.Version != got.Fresh.Operator.Version {
-			h.Errorf("%s: told versions %d/%d, read %d/%d", change.name,
+			h.Errorf("%s: reported versions %d/%d, read %d/%d", change.name,
 				got.Fresh.Credential.Version, got.Fresh.Operator.Version, read.Credential.Version, read.Operator.Version)
 		}
 		// The second call, with the fresh record, recognises its own nonce.

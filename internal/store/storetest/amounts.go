@@ -258,8 +258,8 @@ func sumZeroLimit(h *harness) {
 // RefilledAmounts has staff move money in every way, and requires that refill, which
 // empties the table of amounts and fills it as its migration does, finds all amounts
 // that count.
-func RefilledAmounts(t *testing.T, place Opener, refill func(t *testing.T)) {
-	h := newHarness(t, place)
+func RefilledAmounts(t *testing.T, opener Opener, refill func(t *testing.T)) {
+	h := newHarness(t, opener)
 	s := h.fixture("0")
 	root := admin.NewService(s.Store, sealer{}, "cli:Asha", func() time.Time { return noon })
 	_, _, err := root.TopUp(s.Context(), s.paid("60000.01", "NEFT-1"))

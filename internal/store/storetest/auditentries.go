@@ -13,7 +13,7 @@ import (
 // auditEntriesFound searches audit entries by each filter, and in pages.
 func auditEntriesFound(h *harness) {
 	h.components("TV-BASIC")
-	first, second := h.operator("one"), h.operator("two") // acts 1 and 2
+	first, second := h.operator("one"), h.operator("two") // entries 1 and 2
 	top := func(by string, operatorID int64, reference string, at time.Time) {
 		done := staffAction("wallet topup")
 		done.Actor, done.At = by, at
@@ -63,7 +63,7 @@ func auditEntriesFound(h *harness) {
 	found, err := h.FindAuditEntries(h.Context(), admin.AuditQuery{Limit: 100})
 	h.must(err)
 	if fmt.Sprint(found) != fmt.Sprint(all) {
-		h.Errorf("found %v; want the same acts as in the whole log, %v", found, all)
+		h.Errorf("found %v; want the same entries as in the whole log, %v", found, all)
 	}
 }
 
@@ -104,13 +104,13 @@ func vouchersUsedOnce(h *harness) {
 	_, found, err = h.AuditEntryByVoucher(h.Context(), other)
 	h.must(err)
 	if found {
-		h.Error("something was done under a voucher that nobody used")
+		h.Error("an unused voucher has an audit entry")
 	}
 
 	// A voucher counts for every action, and a refused action does not use it.
 	_, err = h.CreateOperator(h.Context(), under("lco create", once), operator)
-	h.refused("another act under a used voucher", err)
-	h.refused("a key that is not there", h.RevokeKey(h.Context(), under("key revoke", other), 4711))
+	h.refused("another action with a used voucher", err)
+	h.refused("an unknown key", h.RevokeKey(h.Context(), under("key revoke", other), 4711))
 	// A rotation is one action, though it has an entry for each key.
 	successor, err := h.RotateKey(h.Context(), under("key rotate", other), keys[0].ID, noon, newCredential(operator.ID))
 	h.must(err)

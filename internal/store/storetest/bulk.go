@@ -255,7 +255,7 @@ func bulkStaleOwner(h *harness) {
 		h.Errorf("who lost the job takes %d rows: %v, %v", len(rows), held, err)
 	}
 	if h.bulkSettle(lost, 1, bulk.RowRefused) {
-		h.Error("who lost the job is told that a row was settled")
+		h.Error("a stale owner settled a row")
 	}
 	h.must(h.ReleaseBulkJob(h.Context(), lost, bulk.Release{Again: noon.Add(time.Hour), Review: noon}))
 	job, row := h.bulkJob(operator, "JOB-1"), h.bulkRow(operator, "JOB-1", 1)
@@ -275,7 +275,7 @@ func bulkOperationOutweighs(h *harness) {
 	h.must(h.ReleaseBulkJob(h.Context(), next, bulk.Release{Again: noon, Review: noon}))
 	// The stale owner's request succeeded after all: the row has an operation.
 	if !h.bulkSettle(lost, 1, bulk.RowInReview) {
-		h.Error("who has an operation is told that nothing was settled")
+		h.Error("an operation did not settle the row")
 	}
 	job, row := h.bulkJob(operator, "JOB-1"), h.bulkRow(operator, "JOB-1", 1)
 	if row.State != bulk.RowInReview || row.OperationID != "CX1" || job.DueAt.IsZero() {

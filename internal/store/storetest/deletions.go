@@ -37,7 +37,7 @@ func (h *harness) notDeleted(what string, id int64, says ...string) {
 	operator, err := h.Operator(h.Context(), id)
 	h.must(err)
 	if operator.Status != subscription.OperatorActive || !operator.DeletedAt.IsZero() || len(h.auditEntries()) != auditEntries {
-		h.Errorf("%s: refused, it is %s since %s, with %d acts more", what, operator.Status, operator.DeletedAt, len(h.auditEntries())-auditEntries)
+		h.Errorf("%s: refused, it is %s since %s, with %d more audit entries", what, operator.Status, operator.DeletedAt, len(h.auditEntries())-auditEntries)
 	}
 }
 
@@ -146,7 +146,7 @@ func undeleted(h *harness) {
 		}
 		auditEntries := h.auditEntries()
 		if last := auditEntries[len(auditEntries)-1]; last.Action != "lco undelete" || !strings.Contains(last.Before, `"deleted"`) || !strings.Contains(last.After, string(status)) {
-			h.Errorf("the last act is %+v", last)
+			h.Errorf("the last audit entry is %+v", last)
 		}
 		h.topUpAfterUndo(operator)
 	}
@@ -183,7 +183,7 @@ func undeleteRefused(h *harness) {
 		h.Errorf("after 30 days it is %s, %v", operator.Status, err)
 	}
 	if got := len(h.auditEntries()); got != auditEntries {
-		h.Errorf("%d acts were logged for what was refused", got-auditEntries)
+		h.Errorf("%d audit entries were written for what was refused", got-auditEntries)
 	}
 }
 

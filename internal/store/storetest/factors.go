@@ -106,7 +106,7 @@ func factorsEndOthers(h *harness) {
 		token login.TokenHash
 		want  bool
 	}{
-		"the old token": {here, false}, "the other session": {there, false}, "the new token": {login.HashToken("fresh"), true}, "somebody else's": {others, true},
+		"the old token": {here, false}, "the other session": {there, false}, "the new token": {login.HashToken("fresh"), true}, "another login": {others, true},
 	} {
 		if _, found := h.session(row.token); found != row.want {
 			h.Errorf("%s opens a session: %v; want %v", what, found, row.want)
@@ -128,7 +128,7 @@ func factorsEndOthers(h *harness) {
 	}
 	auditEntries := h.auditEntries()
 	if last := auditEntries[len(auditEntries)-1]; last.Actor != "web:asha" || !strings.Contains(last.Before, `"passkeys":0`) || !strings.Contains(last.After, `"passkeys":1`) {
-		h.Errorf("the last act is %+v", last)
+		h.Errorf("the last audit entry is %+v", last)
 	}
 }
 
@@ -208,11 +208,11 @@ func passkeyUnique(h *harness) {
 	key := newPasskey("one")
 	h.must(h.change("asha", ashas, "a", login.FactorChange{AddPasskey: &key}))
 	if err := h.change("other", others, "b", login.FactorChange{AddPasskey: &key}); !errors.Is(err, login.ErrPasskeyExists) {
-		h.Errorf("somebody else's passkey: %v; want ErrKnown", err)
+		h.Errorf("another login's passkey: %v; want ErrKnown", err)
 	}
 	mine := h.passkeys(h.known("asha").ID)[0].ID
 	if err := h.change("other", others, "b", login.FactorChange{DropPasskey: mine}); !errors.Is(err, login.ErrChanged) {
-		h.Errorf("taking somebody else's away: %v; want ErrMoved", err)
+		h.Errorf("removing another login's: %v; want ErrMoved", err)
 	}
 }
 

@@ -71,7 +71,7 @@ func signedActions(h *harness) {
 func unsignedActionRefused(h *harness) {
 	before := h.operator("one")
 	h.must(h.Store.Close())
-	h.Store = h.place.Open(h.TB)
+	h.Store = h.opener.Open(h.TB)
 	_, err := h.CreateOperator(h.Context(), staffAction("lco create"), before)
 	if !errors.Is(err, integrity.ErrNoKey) {
 		h.Errorf("without keys: %v; want ErrNoKey", err)

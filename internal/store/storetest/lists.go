@@ -126,7 +126,7 @@ func listPages(h *harness) {
 		auditEntries, err := s.Store.AuditPage(s.Context(), admin.ListQuery{OperatorID: operatorID})
 		s.must(err)
 		actID := func(a admin.AuditEntry) string { return fmt.Sprint(a.ID) }
-		s.same("acts", paged(h, func(limit int, last *admin.AuditEntry) ([]admin.AuditEntry, error) {
+		s.same("audit entries", paged(h, func(limit int, last *admin.AuditEntry) ([]admin.AuditEntry, error) {
 			q := admin.ListQuery{OperatorID: operatorID, Limit: limit}
 			if last != nil {
 				q.After.Number = last.ID
@@ -168,6 +168,6 @@ func listBounds(h *harness) {
 	}
 	s.same("subscribers", h.subscriberLines(q), []string{"100002 9800000002 BASIC-1", "100003 9800000003 BASIC-1"})
 	if auditEntries, err := s.AuditPage(s.Context(), admin.ListQuery{From: from, Limit: 10}); err != nil || len(auditEntries) != 0 {
-		s.Errorf("%d acts since then, %v; want none", len(auditEntries), err)
+		s.Errorf("%d audit entries since then, %v; want none", len(auditEntries), err)
 	}
 }

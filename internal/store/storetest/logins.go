@@ -208,10 +208,10 @@ func resetsSignOut(h *harness) {
 		h.Errorf("a session of a disabled login: %v; want ErrMoved", err)
 	}
 	if _, found := h.session(others); !found {
-		h.Error("somebody else was signed out, too")
+		h.Error("another login was signed out too")
 	}
 	_, err = h.ResetTOTP(h.Context(), staffAction("login reset-totp"), other.ID)
-	h.refused("reset a second factor that is not there", err)
+	h.refused("reset a missing second factor", err)
 }
 
 func loginSideFixed(h *harness) {
@@ -263,17 +263,17 @@ func loginChangesAudited(h *harness) {
 	}
 	auditEntries := h.auditEntries()
 	if len(auditEntries) != len(wants) {
-		h.Fatalf("%d acts are written down; want %d: %+v", len(auditEntries), len(wants), auditEntries)
+		h.Fatalf("%d audit entries are written; want %d: %+v", len(auditEntries), len(wants), auditEntries)
 	}
 	for i, want := range wants {
 		got := auditEntries[i]
 		if got.Actor != want.actor || got.Action != want.action || got.Subject != fmt.Sprintf("login %d", asha.ID) ||
 			!strings.Contains(got.Before, want.before) || !strings.Contains(got.After, want.after) {
-			h.Errorf("act %d is %+v; want %+v", i, got, want)
+			h.Errorf("audit entry %d is %+v; want %+v", i, got, want)
 		}
 		for _, secret := range []string{"$", "sealed", "recover"} {
 			if strings.Contains(got.Before+got.After, secret) {
-				h.Errorf("act %d tells something that is nobody's business: %s %s", i, got.Before, got.After)
+				h.Errorf("audit entry %d contains a secret: %s %s", i, got.Before, got.After)
 			}
 		}
 	}

@@ -65,17 +65,17 @@ func maintenanceSwitched(h *harness) {
 	}
 	auditEntries, err := h.AuditPage(h.Context(), admin.ListQuery{})
 	h.must(err)
-	var told []string
+	var logged []string
 	for _, staffAction := range auditEntries {
-		told = append(told, fmt.Sprint(staffAction.Actor, " ", staffAction.Action, " ", staffAction.Subject, " ", staffAction.Reason, " ", staffAction.After))
+		logged = append(logged, fmt.Sprint(staffAction.Actor, " ", staffAction.Action, " ", staffAction.Subject, " ", staffAction.Reason, " ", staffAction.After))
 	}
 	wanted := []string{
 		`cli:asha maintenance on maintenance restore {"maintenance":true,"reason":"restore","since":"2027-03-01 12:00:00"}`,
 		`cli:binu maintenance on maintenance restore, second try {"maintenance":true,"reason":"restore, second try","since":"2027-03-01 12:00:00"}`,
 		`cli:asha maintenance off maintenance compared {"accepted":true,"maintenance":false}`,
 	}
-	if fmt.Sprint(told) != fmt.Sprint(wanted) {
-		h.Errorf("the acts are %q; want %q", told, wanted)
+	if fmt.Sprint(logged) != fmt.Sprint(wanted) {
+		h.Errorf("the audit entries are %q; want %q", logged, wanted)
 	}
 }
 
@@ -155,7 +155,7 @@ func maintenanceInterruptsJobs(h *harness) {
 
 	// Rows that were taken are settled, and no others begin.
 	if !h.bulkSettle(hold, 1, bulk.RowDone) {
-		h.Error("the outcome of a row under way was not written")
+		h.Error("the outcome of a row in progress was not written")
 	}
 	if _, rows, held, err := h.TakeBulkRows(h.Context(), hold, 2); err != nil || held || len(rows) > 0 {
 		h.Errorf("took %v, %v, %v of an interrupted job; want nothing", rows, held, err)
@@ -164,7 +164,7 @@ func maintenanceInterruptsJobs(h *harness) {
 	h.maintenanceOff()
 	hold = h.bulkHold(noon)
 	if _, rows, held, err := h.TakeBulkRows(h.Context(), hold, 2); err != nil || held || len(rows) > 0 {
-		h.Errorf("took %v, %v, %v after maintenance, before anybody continued it", rows, held, err)
+		h.Errorf("took %v, %v, %v after maintenance, before it was continued", rows, held, err)
 	}
 	job := h.bulkJob(operator, "JOB-1")
 	if job.Interrupted != bulk.ByMaintenance || !job.InterruptedAt.Equal(noon) || job.State != bulk.Running {
@@ -191,7 +191,7 @@ func maintenanceInterruptsJobs(h *harness) {
 		h.Errorf("the job is %+v; want it continued by web:asha", job)
 	}
 	if numbers := h.bulkTake(h.bulkHold(at), 3); fmt.Sprint(numbers) != "[2 3 4]" {
-		h.Errorf("took %v; want the row under way and the next ones", numbers)
+		h.Errorf("took %v; want the row in progress and the next ones", numbers)
 	}
 }
 

@@ -48,14 +48,14 @@ func CallEveryMethod(t *testing.T, store Store, b FilledStore) {
 		known = append(known, methodCall.method)
 		methodCall.run(w)
 	}
-	for _, asked := range []reflect.Type{
+	for _, iface := range []reflect.Type{
 		reflect.TypeFor[access.Store](), reflect.TypeFor[catalogue.Store](), reflect.TypeFor[operation.ReviewStore](),
 		reflect.TypeFor[login.Store](), reflect.TypeFor[requestlog.Store](), reflect.TypeFor[bulk.Store](), reflect.TypeFor[report.Store](),
 		reflect.TypeFor[integrity.Store](),
 	} {
-		for i := range asked.NumMethod() {
-			if name := asked.Method(i).Name; !slices.Contains(known, name) {
-				t.Errorf("%s.%s was not called: add it to methodCalls in methods.go", asked, name)
+		for i := range iface.NumMethod() {
+			if name := iface.Method(i).Name; !slices.Contains(known, name) {
+				t.Errorf("%s.%s was not called: add it to methodCalls in methods.go", iface, name)
 			}
 		}
 	}
@@ -130,15 +130,15 @@ var methodCalls = []methodCall{
 	{"TakeBulkRows", (*methodCaller).bulkWork},
 	{"SettleBulkRow", (*methodCaller).bulkWork},
 	{"ReleaseBulkJob", (*methodCaller).bulkWork},
-	{"BulkJob", func(w *methodCaller) { w.must(second(w.BulkJob(w.Context(), w.filled.OperatorID, walkJob))) }},
+	{"BulkJob", func(w *methodCaller) { w.must(second(w.BulkJob(w.Context(), w.filled.OperatorID, startedJob))) }},
 	{"BulkJobs", func(w *methodCaller) { w.must(first(w.BulkJobs(w.Context(), w.filled.OperatorID, 20))) }},
 	{"BulkRows", (*methodCaller).bulkRows},
 	{"OrphanedBulkRows", func(w *methodCaller) {
-		w.must(first(w.OrphanedBulkRows(w.Context(), w.filled.OperatorID, walkJob, 10)))
+		w.must(first(w.OrphanedBulkRows(w.Context(), w.filled.OperatorID, startedJob, 10)))
 	}},
 	{"OpenBulkJobs", func(w *methodCaller) { w.must(first(w.OpenBulkJobs(w.Context()))) }},
 	{"CancelBulkJob", func(w *methodCaller) {
-		w.must(first(w.CancelBulkJob(w.Context(), w.filled.OperatorID, walkJob, w.filled.Now)))
+		w.must(first(w.CancelBulkJob(w.Context(), w.filled.OperatorID, startedJob, w.filled.Now)))
 	}},
 	{"PurgeBulkDrafts", func(w *methodCaller) { w.must(first(w.PurgeBulkDrafts(w.Context(), w.filled.Now.Add(time.Hour), 1))) }},
 	{"MovedWithoutApproval", func(w *methodCaller) {

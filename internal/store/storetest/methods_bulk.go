@@ -10,11 +10,11 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// walkJob is a bulk renewal that is started; walkDraft is one that is not.
-const walkJob, walkDraft = "WALK-JOB", "WALK-DRAFT"
+// startedJob is a bulk renewal that is started; draftJob is one that is not.
+const startedJob, draftJob = "WALK-JOB", "WALK-DRAFT"
 
 func (w *methodCaller) bulkDrafts() {
-	for _, id := range []string{walkJob, walkDraft} {
+	for _, id := range []string{startedJob, draftJob} {
 		job := bulk.Job{OperatorID: w.filled.OperatorID, ID: id, Actor: "web:asha", Title: "walk", State: bulk.Draft, CreatedAt: w.filled.Now}
 		var rows []bulk.Row
 		for n := 1; n <= 6; n++ {
@@ -28,7 +28,7 @@ func (w *methodCaller) bulkDrafts() {
 }
 
 func (w *methodCaller) bulkStart() {
-	started, err := w.StartBulkJob(w.Context(), w.filled.OperatorID, walkJob, w.filled.Now)
+	started, err := w.StartBulkJob(w.Context(), w.filled.OperatorID, startedJob, w.filled.Now)
 	if err != nil || !started {
 		w.Fatalf("started %v, %v", started, err)
 	}
@@ -40,7 +40,7 @@ func (w *methodCaller) bulkInterruptions() {
 	w.must(err)
 	waiting, err := w.InterruptedBulkJobs(w.Context())
 	w.must(err)
-	continued, err := w.ContinueBulkJob(w.Context(), w.filled.OperatorID, walkJob, "web:asha", w.filled.Now)
+	continued, err := w.ContinueBulkJob(w.Context(), w.filled.OperatorID, startedJob, "web:asha", w.filled.Now)
 	if err != nil || !continued || interrupted == 0 || len(waiting) != interrupted {
 		w.Fatalf("%d interrupted, %d wait, continued %v, %v", interrupted, len(waiting), continued, err)
 	}
@@ -56,7 +56,7 @@ func (w *methodCaller) bulkSuspension() {
 			w.Fatalf("%s: suspended %v, %v", status, suspended, err)
 		}
 	}
-	continued, err := w.ContinueBulkJob(w.Context(), w.filled.OperatorID, walkJob, "web:asha", w.filled.Now)
+	continued, err := w.ContinueBulkJob(w.Context(), w.filled.OperatorID, startedJob, "web:asha", w.filled.Now)
 	if err != nil || !continued {
 		w.Fatalf("continued %v, %v", continued, err)
 	}
@@ -86,6 +86,6 @@ func (w *methodCaller) bulkWork() {
 
 func (w *methodCaller) bulkRows() {
 	for _, state := range []bulk.RowState{"", bulk.RowInReview} {
-		w.must(first(w.BulkRows(w.Context(), w.filled.OperatorID, walkJob, bulk.Page{State: state, Limit: 10})))
+		w.must(first(w.BulkRows(w.Context(), w.filled.OperatorID, startedJob, bulk.Page{State: state, Limit: 10})))
 	}
 }

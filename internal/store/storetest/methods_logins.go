@@ -60,7 +60,7 @@ func (w *methodCaller) newSession() login.Record {
 	w.must(w.OpenSession(w.Context(), opening))
 	record, found, err := w.SessionByToken(w.Context(), opening.Token)
 	if w.must(err); !found {
-		w.Fatal("a session that was begun is not there")
+		w.Fatal("a new session is not found")
 	}
 	return record
 }

@@ -378,7 +378,7 @@ func keyAndOffer(h *harness) {
 	}
 	query.IdempotencyKey, query.Provider = "key-2", "another"
 	if snapshot := s.snapshot(query); snapshot.KnownID != "" || !snapshot.Offer.VerifiedAt.IsZero() {
-		s.Errorf("with a provider that nobody has compared: %+v", snapshot)
+		s.Errorf("with a provider without a comparison: %+v", snapshot)
 	}
 	h.components("OTT-PLUS") // the provider has withdrawn the plan's component
 	if snapshot := s.snapshot(query); snapshot.Offer.Sellable {
@@ -391,7 +391,7 @@ func keyAndOffer(h *harness) {
 	}
 	query.PlanID = "NONE"
 	if snapshot := s.snapshot(query); snapshot.Offer.Sellable {
-		s.Errorf("a plan that is not there is on offer: %+v", snapshot.Offer)
+		s.Errorf("an unknown plan is on offer: %+v", snapshot.Offer)
 	}
 }
 
@@ -415,7 +415,7 @@ func tenancy(h *harness) {
 	}
 	// The number is unique in the whole service, and an activation sees that.
 	if snapshot := s.snapshot(operation.SnapshotQuery{OperatorID: stranger, Kind: operation.Activate, Mobile: "9800000001"}); snapshot.Subscriber == nil {
-		s.Error("an activation is not told that the number is taken")
+		s.Error("an activation does not see that the number is taken")
 	}
 }
 

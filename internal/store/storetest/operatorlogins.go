@@ -126,7 +126,7 @@ func ownerStaysWithin(h *harness) {
 		h.Errorf("%d staff actions were written for what was refused", after-before)
 	}
 	if h.known("staff").Disabled || h.known("theirs").Disabled || h.known("theirs").PasswordHash != "$hash of theirs" {
-		h.Error("somebody else's login was changed")
+		h.Error("another operator's login was changed")
 	}
 	h.must(h.RevokeKey(h.Context(), ownersAct(admin.KeyRevoke, mine.ID), myKey.ID))
 	key, err := h.Key(h.Context(), myKey.ID)
@@ -232,7 +232,7 @@ func suspensionInterruptsJobs(h *harness) {
 		h.Errorf("took %v, %v, %v of a suspended operator's job; want nothing", rows, held, err)
 	}
 	if !h.bulkSettle(hold, 1, bulk.RowDone) {
-		h.Error("the outcome of a row under way was not written")
+		h.Error("the outcome of a row in progress was not written")
 	}
 	if numbers := h.bulkTake(otherHold, 1); len(numbers) != 1 {
 		h.Errorf("another operator's job gave %v rows; want it to go on", numbers)
@@ -245,7 +245,7 @@ func suspensionInterruptsJobs(h *harness) {
 	h.status(operator.ID, subscription.OperatorActive)
 	hold = h.bulkHold(noon)
 	if _, rows, held, err := h.TakeBulkRows(h.Context(), hold, 2); err != nil || held || len(rows) > 0 {
-		h.Errorf("took %v, %v, %v after reactivation, before anybody continued it", rows, held, err)
+		h.Errorf("took %v, %v, %v after reactivation, before it was continued", rows, held, err)
 	}
 	if job := h.bulkJob(operator, "JOB-1"); job.Interrupted != bulk.BySuspension || !job.InterruptedAt.Equal(noon) || !job.Waits() {
 		h.Errorf("the job is %+v; want it interrupted by the suspension", job)
@@ -254,7 +254,7 @@ func suspensionInterruptsJobs(h *harness) {
 		h.Fatalf("continued %v, %v", continued, err)
 	}
 	if numbers := h.bulkTake(h.bulkHold(noon), 3); fmt.Sprint(numbers) != "[2 3 4]" {
-		h.Errorf("took %v; want the row under way and the next ones", numbers)
+		h.Errorf("took %v; want the row in progress and the next ones", numbers)
 	}
 
 	third := h.operator("chitra")
@@ -316,7 +316,7 @@ func resetsThrottled(h *harness) {
 		s.Error("a reset by staff does not count")
 	}
 	s.must(reset(true, noon.Add(71*time.Second)))
-	s.must(reset(true, noon.Add(-24*time.Hour))) // a clock that was set back locks nobody out
+	s.must(reset(true, noon.Add(-24*time.Hour))) // a clock that was set back blocks no reset
 }
 
 func suspendedResets(h *harness) {

@@ -26,15 +26,15 @@ func passwordResets(h *harness) {
 	s.reopen()
 	auditEntries := s.auditEntries()[before:]
 	if len(auditEntries) != 2 {
-		s.Fatalf("%d acts were written; want 2", len(auditEntries))
+		s.Fatalf("%d audit entries were written; want 2", len(auditEntries))
 	}
 	for i, want := range []struct{ action, outcome string }{{"password reset", "asked"}, {"password reset answered", "unknown"}} {
 		got := auditEntries[i]
 		if got.Action != want.action || got.OperatorID != s.operator.ID || got.Actor != "test:asha" || !strings.Contains(got.Subject, "100001") {
-			s.Errorf("act %d is %+v", i+1, got)
+			s.Errorf("audit entry %d is %+v", i+1, got)
 		}
 		if !strings.Contains(got.After, `"PW1"`) || !strings.Contains(got.After, want.outcome) {
-			s.Errorf("act %d left %s; want the reference and %s", i+1, got.After, want.outcome)
+			s.Errorf("audit entry %d left %s; want the reference and %s", i+1, got.After, want.outcome)
 		}
 	}
 }
@@ -62,6 +62,6 @@ func passwordRefusals(h *harness) {
 		}
 	}
 	if after := len(s.auditEntries()); after != before {
-		s.Errorf("refused resets wrote %d acts; want none", after-before)
+		s.Errorf("refused resets wrote %d audit entries; want none", after-before)
 	}
 }

@@ -83,7 +83,7 @@ func closedMonths(h *harness) {
 	s.refused(fmt.Sprintf("a month before there was anybody (%v)", before), err)
 	auditEntries := s.auditEntries()
 	if last := auditEntries[len(auditEntries)-1]; last.Subject != fmt.Sprintf("commission 2027-03 of lco %d", idle.ID) || last.After != `{"amount":0.00,"operations":0}` {
-		s.Errorf("the last act is %+v", last)
+		s.Errorf("the last audit entry is %+v", last)
 	}
 }
 

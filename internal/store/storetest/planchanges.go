@@ -106,15 +106,15 @@ func planPriceByTwo(h *harness) {
 	if len(versions) != 2 || versions[0].By != "web:binu" || !versions[0].UpdatedAt.Equal(noon.Add(time.Hour)) {
 		h.Errorf("the history is %+v", versions)
 	}
-	var told []string
+	var logged []string
 	for _, a := range h.auditEntries()[1:] {
 		if strings.HasPrefix(a.Actor, "web:") {
-			told = append(told, a.Actor+" "+a.Action+" "+a.Subject)
+			logged = append(logged, a.Actor+" "+a.Action+" "+a.Subject)
 		}
 	}
 	want := fmt.Sprintf("web:asha proposal make proposal %d, web:binu plan set plan BASIC-1, web:binu proposal approve proposal %d", p.ID, p.ID)
-	if strings.Join(told, ", ") != want {
-		h.Errorf("the log is %q; want %q", told, want)
+	if strings.Join(logged, ", ") != want {
+		h.Errorf("the log is %q; want %q", logged, want)
 	}
 }
 

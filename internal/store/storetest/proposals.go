@@ -67,17 +67,17 @@ func topUpBySecondPerson(h *harness) {
 	if len(lines) != 1 || lines[0].Description != "Top-up NEFT-1" || !lines[0].CreatedAt.Equal(noon.Add(time.Hour)) {
 		s.Errorf("the ledger is %+v", lines)
 	}
-	var told []string
+	var logged []string
 	for _, staffAction := range s.auditEntries()[4:] {
-		told = append(told, staffAction.Actor+" "+staffAction.Action+" "+staffAction.Subject)
+		logged = append(logged, staffAction.Actor+" "+staffAction.Action+" "+staffAction.Subject)
 	}
-	wantTold := []string{
+	wantLogged := []string{
 		fmt.Sprintf("web:asha proposal make proposal %d", p.ID),
 		fmt.Sprintf("web:binu wallet topup wallet of lco %d, reference NEFT-1", s.operator.ID),
 		fmt.Sprintf("web:binu proposal approve proposal %d", p.ID),
 	}
-	if !slices.Equal(told, wantTold) {
-		s.Errorf("the log is %q; want %q", told, wantTold)
+	if !slices.Equal(logged, wantLogged) {
+		s.Errorf("the log is %q; want %q", logged, wantLogged)
 	}
 	_, err = binu.Approve(s.Context(), p.ID)
 	s.refused("approve it again", err)

@@ -238,8 +238,8 @@ func approvedReference(h *harness) {
 // under one reference, in one spelling or more, without a row in credited_references:
 // as it is right after the migration that added the table. The store runs the
 // statements that create that state.
-func OldReferences(t *testing.T, place Opener, run func(statement string)) {
-	h := newHarness(t, place)
+func OldReferences(t *testing.T, opener Opener, run func(statement string)) {
+	h := newHarness(t, opener)
 	one, two := h.operator("one"), h.operator("two")
 	for i, paid := range []admin.TopUp{
 		{OperatorID: two.ID, Amount: rupees("20"), Reference: "first"},
@@ -274,7 +274,7 @@ func OldReferences(t *testing.T, place Opener, run func(statement string)) {
 	} {
 		run(statement)
 	}
-	h.Store = place.Open(t)
+	h.Store = opener.Open(t)
 	h.sign()
 	// An operator's own reference is still a repeat.
 	for _, old := range []struct {

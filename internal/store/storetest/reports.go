@@ -109,7 +109,7 @@ func searches(h *harness) {
 	s.listed("of who has expired", report.SubscriberFilter{Search: "ash", Status: report.Expired}, "100002")
 	s.listed("nothing but signs is no search", report.SubscriberFilter{Search: " . "}, "100002", "100001", "100003", "100005", "ASHRAM")
 	if _, err := s.service(noon).Subscribers(s.Context(), s.operator.ID, report.SubscriberFilter{After: "!!"}); err != report.ErrCursor {
-		s.Errorf("a place that is none: %v; want %v", err, report.ErrCursor)
+		s.Errorf("an invalid cursor: %v; want %v", err, report.ErrCursor)
 	}
 }
 
@@ -125,7 +125,7 @@ func standings(h *harness) {
 	)
 	pending := s.settle(s.reserve(s.activation("act-7", "9800000007", "100007")), operation.NeedsReview) // Asha
 	renewal := s.settle(s.reserve(s.renewal("renew-6", "100006")), operation.NeedsReview)
-	s.reserve(s.renewal("renew-1", "100001")) // under way, and in no doubt
+	s.reserve(s.renewal("renew-1", "100001")) // open, and not in review
 	s.listed("everybody by expiry", report.SubscriberFilter{}, "100006", "100005", "100001", "100002", "100003", "100004")
 	s.listed("everybody by name", report.SubscriberFilter{Order: report.ByName}, "100004", "100007", "100003", "100002", "100001", "100005", "100006")
 	s.listed("active", report.SubscriberFilter{Status: report.Active}, "100001", "100002", "100003", "100004")
@@ -167,7 +167,7 @@ func standings(h *harness) {
 func forgottenTerms(h *harness) {
 	s := h.fixture("1000")
 	op := s.reserve(s.activation("act-1", "9800000001", "100001"))
-	s.listed("while it is under way", report.SubscriberFilter{Search: "asha"}, "100001")
+	s.listed("while it is open", report.SubscriberFilter{Search: "asha"}, "100001")
 	s.settle(op, operation.Failed)
 	s.listed("once it has failed", report.SubscriberFilter{Search: "asha"})
 	s.listed("by its number", report.SubscriberFilter{Search: "9800000001"})

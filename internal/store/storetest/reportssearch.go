@@ -42,7 +42,7 @@ func subscribersInParts(h *harness) {
 	for what, f := range map[string]report.SubscriberFilter{
 		"two words": {Search: "asha sha"}, "no such pair": {Search: "asha zzz"}, "of the expired": {Search: "s", Status: report.Expired},
 		"of who expires": {Search: "98", Status: report.Expiring, Within: 2}, "active by name": {Status: report.Active, Order: report.ByName},
-		"one word": {Search: "a"}, "everybody by name": {Order: report.ByName}, "by expiry": {Status: report.Expired},
+		"one word": {Search: "a"}, "all by name": {Order: report.ByName}, "by expiry": {Status: report.Expired},
 	} {
 		read := func(rows, limit int) (ids []string) {
 			f.After, f.Limit = "", limit
@@ -88,7 +88,7 @@ func transactionsInParts(h *harness) {
 		"web":          {Channel: operation.Web},
 		"failed":       {State: operation.Failed},
 		"in review":    {State: operation.NeedsReview},
-		"under way":    {State: operation.Processing},
+		"processing":   {State: operation.Processing},
 		"no such kind": {Kind: operation.AdvanceRenew},
 		"some days":    {Channel: operation.API, From: noon.Add(oneDay), Until: noon.Add(oneDay)},
 		"all at once":  {Channel: operation.API, Kind: operation.Activate, State: operation.Success, PlanID: s.plan.ID, Until: noon.Add(oneDay)},
@@ -316,7 +316,7 @@ func runningCommission(h *harness) {
 	quick := func(want bool) {
 		h.Helper()
 		if is, err := service.CommissionIsQuick(s.Context(), s.operator.ID, now); err != nil || is != want {
-			h.Errorf("it is said to be quick: %v, %v; want %v", is, err, want)
+			h.Errorf("the fast path is reported: %v, %v; want %v", is, err, want)
 		}
 	}
 	sums := func(what string, count int, sales string) {

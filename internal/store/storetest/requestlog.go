@@ -147,7 +147,7 @@ func callsFiltered(h *harness) {
 		{"an idempotency key", requestlog.Query{IdempotencyKey: "order-77"}, "[5]"},
 		{"a request", requestlog.Query{RequestID: call(operator, 1).RequestID}, "[1]"},
 		{"two at once", requestlog.Query{Refused: true, Code: fault.InvalidPlan}, "[6]"},
-		{"what is not there", requestlog.Query{RequestID: "req_nobody"}, "[]"},
+		{"an unknown request", requestlog.Query{RequestID: "req_nobody"}, "[]"},
 	} {
 		if got := numbers(h.search(log, operator, tt.query).Entries); got != tt.want {
 			h.Errorf("by %s: %s; want %s", tt.name, got, tt.want)
@@ -250,7 +250,7 @@ func lastUses(h *harness) {
 		h.Errorf("used at %s; want five past", at)
 	}
 	if at := use(log, 9, refusedCall(operator, 2, fault.InvalidSignature, 401)); !at.Equal(noon.Add(5 * time.Minute)) {
-		h.Errorf("a call that nobody signed counts as a use, at %s", at)
+		h.Errorf("an unsigned call counts as a use, at %s", at)
 	}
 	if at := use(log, 7, refusedCall(operator, 3, fault.RateLimited, 429)); !at.Equal(noon.Add(7 * time.Minute)) {
 		h.Errorf("used at %s; want seven past", at)

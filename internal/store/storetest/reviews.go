@@ -162,7 +162,7 @@ func claimsInTurn(h *harness) {
 			{"an operator at its bound", 4, 2, map[int64][]string{first: {"CX-a", "CX-b"}}, 0, 0, 0},
 			{"one below its bound", 4, 2, map[int64][]string{first: {"CX-a"}}, second, 1, 0},
 			{"one, behind the second", 1, 2, nil, second, 1, 0},
-			{"as many as there is room for", 4, 3, nil, 0, 3, 0},
+			{"as many as fit", 4, 3, nil, 0, 3, 0},
 			{"what is left", 4, 0, nil, 0, 1, 0},
 			{"nothing", 4, 0, nil, 0, 0, 0},
 		} {
@@ -182,20 +182,20 @@ func claimsInTurn(h *harness) {
 		// claimed again.
 		leapt := claim(noon.Add(24 * time.Hour))
 		leapt.Limit, leapt.PerOperator = 3, 4
-		inHand, err := claims(s.Context(), leapt)
+		inProgress, err := claims(s.Context(), leapt)
 		s.must(err)
 		leapt.Now, leapt.Until, leapt.Limit, leapt.Held = leapt.Now.Add(24*time.Hour), leapt.Until.Add(24*time.Hour), 8, map[int64][]string{}
-		for _, op := range inHand {
+		for _, op := range inProgress {
 			leapt.Held[op.OperatorID] = append(leapt.Held[op.OperatorID], op.ID)
 		}
 		others, err := claims(s.Context(), leapt)
 		s.must(err)
-		if len(inHand) != 3 || len(others) != 2 {
-			s.Errorf("%s: %d in hand, and %d claimed beside them; want 3 and 2, one of either operator", queue, len(inHand), len(others))
+		if len(inProgress) != 3 || len(others) != 2 {
+			s.Errorf("%s: %d in progress, and %d claimed beside them; want 3 and 2, one of either operator", queue, len(inProgress), len(others))
 		}
 		for _, op := range others {
 			if slices.Contains(leapt.Held[op.OperatorID], op.ID) {
-				s.Errorf("%s: %s was claimed again while it was in hand", queue, op.ID)
+				s.Errorf("%s: %s was claimed again while in progress", queue, op.ID)
 			}
 		}
 	}
@@ -269,8 +269,8 @@ func addonClaimedAway(h *harness) {
 	for i, row := range []struct {
 		name  string
 		now   operation.AddonState // how the second node or a person leaves it
-		says  operation.AddonState // what the first one is told
-		first bool                 // it is told so before
+		says  operation.AddonState // the provider's reply to the first node
+		first bool                 // the first node gets its reply before
 		want  []operation.ExceptionKind
 	}{
 		{"unknown, then confirmed", operation.AddonUnknown, operation.AddonSuccess, false, nil},
@@ -288,19 +288,19 @@ func addonClaimedAway(h *harness) {
 		st.AddonState, st.AddonNextAt = operation.AddonUnknown, noon
 		op, _, err := s.Settle(s.Context(), st)
 		s.must(err)
-		var hands []operation.AddonSettlement
+		var settlements []operation.AddonSettlement
 		for node, at := range []time.Time{noon, noon.Add(time.Minute)} {
 			claimed, err := s.ClaimAddons(s.Context(), claim(at))
 			if err != nil || len(claimed) != 1 {
 				s.Fatalf("%s: claimed %v, %v", row.name, claimed, err)
 			}
-			hands = append(hands, operation.AddonSettlement{
+			settlements = append(settlements, operation.AddonSettlement{
 				OperationID: op.ID, Epoch: claimed[0].AddonEpoch, At: at, Node: name("node", node),
 				Calls: []operation.ProviderCall{{Reference: op.ID + "-2", What: "status", AskedAt: at, AnsweredAt: at}},
 			})
 		}
-		say := func(hand int, state operation.AddonState) {
-			a := hands[hand]
+		say := func(node int, state operation.AddonState) {
+			a := settlements[node]
 			switch a.State = state; state {
 			case operation.AddonSuccess:
 				a.Calls[0].Reply.Outcome = operation.Confirmed
@@ -576,7 +576,7 @@ func personSettles(h *harness) {
 		}
 		// A node that was querying the provider finds it settled.
 		if _, settled, err := s.Settle(s.Context(), settlement(held[0], operation.Success)); err != nil || settled {
-			s.Errorf("settled over a person's word: %v, %v", settled, err)
+			s.Errorf("settled over a person's decision: %v, %v", settled, err)
 		}
 	}
 	s.money("one charged, one refunded", "9801", "0")

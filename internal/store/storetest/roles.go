@@ -69,13 +69,13 @@ func originsAreChained(h *harness) {
 	}
 	previous := auditEntries[len(auditEntries)-2].Hash
 	if !bytes.Equal(last.ChainHash(previous), last.Hash) {
-		s.Error("the act does not follow from the one before")
+		s.Error("the audit entry does not follow from the one before")
 	}
 	for _, origin := range []string{"", "192.0.2.8"} {
 		tampered := last
 		tampered.Origin = origin
 		if bytes.Equal(tampered.ChainHash(previous), last.Hash) {
-			s.Errorf("its origin could be made %q unseen", origin)
+			s.Errorf("its origin could be changed to %q undetected", origin)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func rolesHold(h *harness) {
 	s.refused("support's approval", err)
 	s.money("after all", "0", "0")
 	if after := len(s.auditEntries()); after != before+1 {
-		s.Errorf("%d acts were logged; want the proposal's alone", after-before)
+		s.Errorf("%d audit entries were written; want the proposal's alone", after-before)
 	}
 	if list, err := s.Whitelist(s.Context(), s.operator.ID); err != nil || len(list) != 0 {
 		s.Errorf("the whitelist is %v, %v", list, err)

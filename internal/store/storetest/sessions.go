@@ -158,7 +158,7 @@ func staleProof(h *harness) {
 		h.Errorf("the login has become %+v", got)
 	}
 	if auditEntries := h.auditEntries(); len(auditEntries) != 1 {
-		h.Errorf("%d acts are written down; want the one that made the login", len(auditEntries))
+		h.Errorf("%d audit entries are written; want the one that made the login", len(auditEntries))
 	}
 	if _, found := h.session(token); !found {
 		h.Error("the session is gone")
@@ -175,7 +175,7 @@ func passwordEndsOthers(h *harness) {
 		token login.TokenHash
 		want  bool
 	}{
-		"the old token": {here, false}, "the other session": {there, false}, "the new token": {login.HashToken("fresh"), true}, "somebody else's": {others, true},
+		"the old token": {here, false}, "the other session": {there, false}, "the new token": {login.HashToken("fresh"), true}, "another login": {others, true},
 	} {
 		if _, found := h.session(row.token); found != row.want {
 			h.Errorf("%s opens a session: %v; want %v", what, found, row.want)

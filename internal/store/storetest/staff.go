@@ -82,7 +82,7 @@ func operatorRefusals(h *harness) {
 	_, err = h.Store.AuditPage(h.Context(), admin.ListQuery{OperatorID: 4711})
 	h.refused("log", err)
 	if after := h.auditEntries(); len(after) != len(before) {
-		h.Errorf("%d acts were logged for what was refused", len(after)-len(before))
+		h.Errorf("%d audit entries were written for what was refused", len(after)-len(before))
 	}
 	// The keys of a deleted operator stay known, so that requests are refused with the
 	// right code.
@@ -126,7 +126,7 @@ func whitelistTwice(h *harness) {
 	if !slices.Equal(list, entries) {
 		h.Errorf("the list is %v; want %v", list, entries)
 	}
-	h.refused("remove what is not there", h.DisallowAddress(h.Context(), staffAction("whitelist remove"), operator.ID, prefix("203.0.113.0/24")))
+	h.refused("remove an unknown entry", h.DisallowAddress(h.Context(), staffAction("whitelist remove"), operator.ID, prefix("203.0.113.0/24")))
 }
 
 var walletTests = []test{
@@ -453,25 +453,25 @@ func everyChangeIsLogged(h *harness) {
 	}
 	auditEntries := h.auditEntries()
 	if len(auditEntries) != len(wants) {
-		h.Fatalf("%d acts are logged; want %d", len(auditEntries), len(wants))
+		h.Fatalf("%d audit entries are written; want %d", len(auditEntries), len(wants))
 	}
 	for i, want := range wants {
 		got := auditEntries[i]
 		if got.Actor != "test:asha" || got.Reason != "because" || !got.At.Equal(noon) ||
 			got.Action != want.action || got.Subject != want.subject ||
 			!strings.Contains(got.Before, want.before) || (got.Before == "") != (want.before == "") || !strings.Contains(got.After, want.after) {
-			h.Errorf("act %d is %+v; want %+v", i, got, want)
+			h.Errorf("audit entry %d is %+v; want %+v", i, got, want)
 		}
 		for _, state := range []string{got.Before, got.After} {
 			if state != "" && !json.Valid([]byte(state)) {
-				h.Errorf("act %d has a state that is not JSON: %s", i, state)
+				h.Errorf("audit entry %d has a state that is not JSON: %s", i, state)
 			}
 		}
 	}
 	of, err := h.Store.AuditPage(h.Context(), admin.ListQuery{OperatorID: operator.ID})
 	h.must(err)
 	if len(of) != len(wants)-3 {
-		h.Errorf("%d acts concern the operator; want all but the three on plans", len(of))
+		h.Errorf("%d audit entries concern the operator; want all but the three on plans", len(of))
 	}
 }
 
@@ -483,12 +483,12 @@ func chainHolds(h *harness) {
 	var previous []byte
 	for i, logged := range auditEntries {
 		if !bytes.Equal(logged.Hash, logged.ChainHash(previous)) {
-			h.Errorf("act %d does not follow from the one before", i)
+			h.Errorf("audit entry %d does not follow from the one before", i)
 		}
 		tampered := logged
 		tampered.After += " "
 		if bytes.Equal(tampered.ChainHash(previous), logged.Hash) {
-			h.Errorf("act %d could be changed unseen", i)
+			h.Errorf("audit entry %d could be changed undetected", i)
 		}
 		previous = logged.Hash
 	}

@@ -76,7 +76,7 @@ func staleServiceNarrows(h *harness) {
 			h.Errorf("%s: a stale service that widens: %v; want %v", step.what, err, admin.ErrStepUp)
 		}
 		if after := h.stepUpState(operator.ID, person.Username); after != before || len(h.auditEntries()) != logged {
-			h.Errorf("%s: a stale service changed %+v to %+v and logged %d acts", step.what, before, after, len(h.auditEntries())-logged)
+			h.Errorf("%s: a stale service changed %+v to %+v and wrote %d audit entries", step.what, before, after, len(h.auditEntries())-logged)
 		}
 		if err := step.widen(fresh); err != nil {
 			h.Errorf("%s: a fresh service that widens: %v", step.what, err)

@@ -106,11 +106,11 @@ var noon = time.Date(2027, 3, 1, 12, 0, 0, 0, subscription.IST).UTC()
 type harness struct {
 	testing.TB
 	Store
-	place Opener
+	opener Opener
 }
 
-func newHarness(t *testing.T, place Opener) *harness {
-	h := &harness{TB: t, Store: place.Open(t), place: place}
+func newHarness(t *testing.T, opener Opener) *harness {
+	h := &harness{TB: t, Store: opener.Open(t), opener: opener}
 	h.sign()
 	t.Cleanup(func() { _ = h.Store.Close() })
 	return h
@@ -122,7 +122,7 @@ func (h *harness) reopen() {
 	if err := h.Store.Close(); err != nil {
 		h.Fatalf("close: %v", err)
 	}
-	h.Store = h.place.Open(h.TB)
+	h.Store = h.opener.Open(h.TB)
 	h.sign()
 }
 

@@ -47,9 +47,9 @@ func AssignsEveryID(t *testing.T, store Store, assignIDsOf func(digits int) *sub
 	given := activate("with one of three digits left", last)
 	s.settle(activate("with that one reserved", ""), operation.Success)
 	s.settle(given, operation.NeedsReview)
-	s.settle(activate("with that one in doubt", ""), operation.Success)
+	s.settle(activate("with that one in review", ""), operation.Success)
 	if got := ids.Digits(); got != 3 {
-		t.Errorf("with one in doubt the store begins with ids of %d digits; want 3", got)
+		t.Errorf("with one in review the store begins with ids of %d digits; want 3", got)
 	}
 	s.settle(given, operation.Failed)
 	given = activate("when the activation that had it has failed", last)
