@@ -53,13 +53,13 @@ func (a *auditor) readRateCounters() {
 		})
 	walk(func(id int64) {
 		subject := fmt.Sprintf("lco %d", id)
-		a.demandOperator(id, fmt.Sprintf("a minute's count of lco %d", id))
+		a.requireOperator(id, fmt.Sprintf("a minute's count of lco %d", id))
 		counters.each(id, func(c *counter) {
 			if c.operator == before.operator && c.minute == before.minute {
 				a.found("A6", subject, "the minute of %s was counted twice; expected one count", moment(c.minute*minuteMS))
 			}
 			before = *c
-			if most := a.operatorOf(id).mostIn(c.minute * minuteMS); c.used < 1 || c.used > most {
+			if most := a.operatorOf(id).limitIn(c.minute * minuteMS); c.used < 1 || c.used > most {
 				a.found("A6", subject, "%d requests were let in in the minute of %s; expected 1 to %d", c.used, moment(c.minute*minuteMS), most)
 			}
 		})
@@ -67,8 +67,8 @@ func (a *auditor) readRateCounters() {
 	a.report.Counts.Minutes = counters.count
 }
 
-// mostIn is the highest limit that was in force at some moment of a minute.
-func (o *operator) mostIn(minute int64) (most int64) {
+// limitIn is the highest limit that was in force at some moment of a minute.
+func (o *operator) limitIn(minute int64) (most int64) {
 	for i, l := range o.limits {
 		begins := l.since <= minute+minuteMS+queueSlackMS
 		ends := i+1 < len(o.limits) && o.limits[i+1].since < minute-queueSlackMS

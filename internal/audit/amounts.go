@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// readAmounts compares what counts towards the rolling sums with the staff actions that
-// moved it: a row that was changed would let somebody move more alone than they may. A
-// row without its action only counts more; that the action went, the chain tells.
+// readAmounts compares what counts towards the approval limits with the staff actions that
+// moved it: a changed row would let somebody move more without approval than allowed. A row
+// without its action only counts more; the chain shows that the action is missing.
 func (a *auditor) readAmounts() {
-	if !a.has(broughtAmounts) {
+	if !a.has(migrationAmounts) {
 		return
 	}
 	type counted struct {
@@ -35,7 +35,7 @@ func (a *auditor) readAmounts() {
 			want := ""
 			switch c.action {
 			case "wallet topup", "wallet adjust":
-				want = strings.TrimPrefix(moved(&act{before: c.before, after: c.after}), "-")
+				want = strings.TrimPrefix(moved(&staffAction{before: c.before, after: c.after}), "-")
 			case "review settle":
 				want = rupees(c.cost.Int64)
 			}

@@ -1,10 +1,9 @@
-// Package audit proves the books. It reads one moment of a store, row by row,
-// and works out anew what every balance, expiry and history must be; what does
-// not come out the same it names.
+// Package audit proves the books. It reads one snapshot of a store, row by row, recomputes
+// what every balance, expiry and history must be, and reports every difference.
 //
-// It shares no query and no rule with the code that wrote the rows, because a
-// proof that leans on what it proves is none. It writes nothing, repairs
-// nothing, and never asks for the time.
+// It shares no query and no rule with the code that wrote the rows: otherwise a mistake in
+// that code would pass the audit, too. It writes nothing, repairs nothing, and takes the
+// time as a parameter.
 //
 // Rows of tables that belong together are read side by side, in the order of an index.
 // Memory is bounded by the number of operators, keys, logins, plan versions and open
@@ -21,85 +20,82 @@ import (
 	"unicode"
 )
 
-// generation is the youngest schema this audit can read: a store that demands
-// more of a binary than this is refused, not half understood.
+// generation is the newest schema that this audit can read. A store that needs a newer
+// binary is refused.
 const generation = 2
 
-// maxViolations bounds what is kept of a store that is broken all over. The
-// rest is counted.
+// maxViolations bounds the violations that are listed. The rest is counted.
 const maxViolations = 100_000
 
-// Time is compared with a little patience where the product cannot do better.
+// Tolerances when timestamps are compared.
 const (
-	// clockSlackMS is what the clocks of two nodes may differ by, both at work.
+	// clockSlackMS is how far the clocks of two nodes may differ.
 	clockSlackMS = 2_000
-	// queueSlackMS is how long a fact may wait between the moment it carries and
-	// its commit, as seen from another fact that overtook it.
+	// queueSlackMS is how long a write may wait between its timestamp and its commit, so
+	// that another one can overtake it.
 	queueSlackMS = 10_000
 )
 
-// Violation is one thing that does not agree.
+// Violation is one violated invariant.
 type Violation struct {
-	// Invariant is the id of what was broken, one of Invariants.
+	// Invariant is the id, one of Invariants.
 	Invariant string `json:"invariant"`
 	// Subject is where: an operator, an operation, a subscriber, a key.
 	Subject string `json:"subject"`
-	// Detail is what was found there and what was expected.
+	// Detail is what was found and what was expected.
 	Detail string `json:"detail"`
 }
 
 func (v Violation) String() string { return v.Invariant + " " + v.Subject + ": " + v.Detail }
 
-// Report is what an audit found.
+// Report is the result of an audit.
 type Report struct {
 	OK     bool   `json:"ok"`
 	Counts Counts `json:"counts"`
-	// ActionsHead is the hash of the last act of staff, in hex. Kept somewhere
-	// else it also tells when acts were cut off at the end, which the chain
-	// alone cannot.
+	// ActionsHead is the hash of the last staff action, in hex. Stored elsewhere, it also
+	// shows when the end of the chain was removed, which the chain alone cannot.
 	ActionsHead string `json:"acts_head"`
 	// Head is the end of the chains of staff actions and of digests.
 	Head Head `json:"head"`
 	// Compared is how many exported heads the store was compared with.
 	Compared int `json:"heads_compared,omitempty"`
-	// Skipped is what could not be proved, and why.
+	// Skipped is what could not be checked, and why.
 	Skipped    []string    `json:"skipped"`
 	Violations []Violation `json:"violations"`
-	// LeftOut is how many further violations were found and not kept.
+	// LeftOut is how many further violations were found and not listed.
 	LeftOut int64 `json:"violations_left_out,omitempty"`
 }
 
-// Settings is what an audit cannot read from the rows. Its zero value knows
-// nothing, and takes the widest a service can be set to.
+// Settings is what an audit cannot read from the rows. Its zero value assumes the widest
+// settings of a service.
 type Settings struct {
-	// LongestWait is the longest that an operation in review, or an add-on that
-	// is missing, waits to be looked at again.
+	// LongestWait is the longest time between two checks of an operation in review, or of a
+	// missing add-on.
 	LongestWait time.Duration
-	// Rest is called every few rows, for an audit that is to leave others room. Nil
-	// reads on and on.
+	// Rest is called every few rows, for an audit that must not slow others down; may be
+	// nil.
 	Rest func(context.Context)
-	// Keys verify MACs; nil where the master key is not at hand, for the reason NoKeys.
+	// Keys verify MACs; nil if the master key is not available, for the reason NoKeys.
 	Keys   *Keys
 	NoKeys string
 	// Heads were exported earlier, and must still be in the store.
 	Heads []Head
 }
 
-// Run audits one moment of a store whose service's settings are not known.
+// Run audits a snapshot of a store with unknown settings.
 func Run(ctx context.Context, snapshot Snapshot, now time.Time, progress func(what string, rows int64)) (Report, error) {
 	return Settings{}.Run(ctx, snapshot, now, progress)
 }
 
-// Run audits one moment of a store. The time is that moment's: it tells an
-// operation that is stuck from one that is under way. The progress, which may
-// be nil, is told now and then what is being read and how many rows there were.
+// Run audits a snapshot of a store. now is the time of the snapshot: it tells a stuck
+// operation from one that is under way. progress, which may be nil, receives the table that
+// is being read and the number of rows so far.
 //
-// An error means that the audit could not be done; what is wrong with the books
-// is in the report.
+// An error means that the audit could not be done; violations are in the report.
 func (s Settings) Run(ctx context.Context, snapshot Snapshot, now time.Time, progress func(what string, rows int64)) (Report, error) {
 	a := &auditor{
 		ctx: ctx, snapshot: snapshot, now: now.UnixMilli(), progress: progress, rest: s.Rest,
-		longestWait:  cmp.Or(s.LongestWait, longestWaitThereIs).Milliseconds(),
+		longestWait:  cmp.Or(s.LongestWait, defaultLongestWait).Milliseconds(),
 		plans:        map[string][]planVersion{},
 		descriptions: map[string]string{},
 		operators:    map[int64]*operator{},
@@ -114,7 +110,7 @@ func (s Settings) Run(ctx context.Context, snapshot Snapshot, now time.Time, pro
 		return Report{}, err
 	}
 	for _, pass := range []func(){
-		a.readPlans, a.readMasterKeys, a.readActs, a.readDigests, a.readOperators, a.readKeys, a.readWhitelists, a.readLogins, a.closeHistories,
+		a.readPlans, a.readMasterKeys, a.readStaffActions, a.readDigests, a.readOperators, a.readKeys, a.readWhitelists, a.readLogins, a.closeHistories,
 		a.readProposals, a.readAmounts, a.readPeriods, a.readOperations, a.closePeriods, a.readClosings, a.readWallets, a.readReferences, a.readSubscribers, a.readIdempotencyKeys, a.readMobiles,
 		a.readNonces, a.readRateCounters,
 	} {
@@ -127,16 +123,15 @@ func (s Settings) Run(ctx context.Context, snapshot Snapshot, now time.Time, pro
 	return a.report, nil
 }
 
-// auditor is one audit under way. What it keeps between passes is bounded by
-// the number of operators, keys, logins, plan versions and open operations; the
-// many rows pass by in order.
+// auditor is the state of one audit. What it stores between passes is bounded by the number
+// of operators, keys, logins, plan versions and open operations; other rows are streamed.
 type auditor struct {
 	ctx      context.Context
 	snapshot Snapshot
 	now      int64
 	progress func(string, int64)
 	rest     func(context.Context)
-	// longestWait is until when at the latest a check must be due, from now.
+	// longestWait is Settings.LongestWait in milliseconds.
 	longestWait int64
 
 	cursors int
@@ -146,7 +141,7 @@ type auditor struct {
 	err    error
 
 	plans map[string][]planVersion
-	// descriptions are the plans' own: their history does not keep them.
+	// descriptions are those of the plans, which their history does not have.
 	descriptions map[string]string
 	operators    map[int64]*operator
 	histories    map[string]*history
@@ -155,17 +150,17 @@ type auditor struct {
 	activations map[string]string
 	// periods are the months whose commission was closed.
 	periods map[monthOf]*period
-	// access is who acted on logins; lost is when their people may have lost the right to
+	// access is who changed logins; lost is when their people may have lost the right to
 	// make proposals.
-	access map[accessAct]string
+	access map[accessAction]string
 	lost   map[string]bool
-	// migrations are those that the store has had. One that no node of this release has
-	// opened yet may lack some.
+	// migrations are those that were applied to the store. A store that no node of this
+	// release has opened yet may lack some.
 	migrations map[int64]bool
 	// macKeys are nil where MACs are not verified; noMACKeys says why there are none.
 	macKeys   *Keys
 	noMACKeys string
-	// Exported heads that have not been met yet, by their numbers.
+	// Exported heads that have not been found yet, by their numbers.
 	actionHeads, digestHeads map[int64][]Head
 	message                  message
 }
@@ -174,23 +169,23 @@ type auditor struct {
 type operator struct {
 	known   bool // it has a row
 	deleted bool
-	rates   map[int64]bool // every commission rate an act of staff ever gave it
-	// limits are its requests a minute, in the order that acts of staff set them.
+	rates   map[int64]bool // every commission rate that a staff action set
+	// limits are its requests a minute, in the order that staff actions set them.
 	limits []limit
 	// What its operations say, in paise.
 	charged, held int64
-	// Subscribers brought in from elsewhere: as acts of staff say, and found.
+	// Imported subscribers: by staff actions, and as found.
 	imports, imported int64
 }
 
-// fail stops the audit; the first reason counts.
+// fail stops the audit with an error; the first one is returned.
 func (a *auditor) fail(format string, args ...any) {
 	if a.err == nil {
 		a.err = fmt.Errorf(format, args...)
 	}
 }
 
-// found writes a violation down.
+// found records a violation.
 func (a *auditor) found(invariant, subject, format string, args ...any) {
 	if len(a.report.Violations) >= maxViolations {
 		a.report.LeftOut++
@@ -199,7 +194,7 @@ func (a *auditor) found(invariant, subject, format string, args ...any) {
 	a.report.Violations = append(a.report.Violations, Violation{invariant, oneLine(subject), oneLine(fmt.Sprintf(format, args...))})
 }
 
-// oneLine keeps whatever stands in a damaged row from breaking the report, or a
+// oneLine replaces control characters, so that a damaged row cannot break the report or a
 // terminal.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
@@ -213,19 +208,19 @@ func oneLine(text string) string {
 // migration is the number of a migration in each store's own series.
 type migration struct{ sqlite, postgres int64 }
 
-// The migrations that brought what an audit reads where it is there.
+// The migrations that added what an audit reads only where it exists.
 var (
-	broughtLogins    = migration{sqlite: 5, postgres: 3}
-	broughtProposals = migration{sqlite: 8, postgres: 6}   // with closed months and the origin of acts
-	broughtPeople    = migration{sqlite: 20, postgres: 15} // whether an operator's people need a second factor
-	broughtSubjects  = migration{sqlite: 17, postgres: 12}
-	broughtGrants    = migration{sqlite: 18, postgres: 13}
-	broughtPasskeys  = migration{sqlite: 24, postgres: 19}
-	broughtAmounts   = migration{sqlite: 19, postgres: 14}
-	broughtIntegrity = migration{sqlite: 22, postgres: 17}
+	migrationLogins    = migration{sqlite: 5, postgres: 3}
+	migrationProposals = migration{sqlite: 8, postgres: 6}   // with closed months and the origin of staff actions
+	migrationPeople    = migration{sqlite: 20, postgres: 15} // whether an operator's people need a second factor
+	migrationSubjects  = migration{sqlite: 17, postgres: 12}
+	migrationGrants    = migration{sqlite: 18, postgres: 13}
+	migrationPasskeys  = migration{sqlite: 24, postgres: 19}
+	migrationAmounts   = migration{sqlite: 19, postgres: 14}
+	migrationIntegrity = migration{sqlite: 22, postgres: 17}
 )
 
-// has reports whether the store has had a migration.
+// has reports whether a migration was applied to the store.
 func (a *auditor) has(m migration) bool {
 	if _, is := a.snapshot.(postgres); is {
 		return a.migrations[m.postgres]
@@ -233,8 +228,8 @@ func (a *auditor) has(m migration) bool {
 	return a.migrations[m.sqlite]
 }
 
-// checkSchema refuses what is not a store, and a store from the future. It is
-// also the first read, which is what fixes the moment in SQLite.
+// checkSchema refuses what is not a store, and a store of a newer release. It is also the
+// first read, which fixes the snapshot in SQLite.
 func (a *auditor) checkSchema() error {
 	rows, err := a.snapshot.QueryContext(a.ctx, `SELECT migration, oldest_generation FROM schema_tolerance`)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-func TestAHealthyStoreIsCleanAndItsRowsAreCounted(t *testing.T) {
-	s := closedShop(t)
+func TestAudit_HealthyStoreIsClean(t *testing.T) {
+	s := healthyStore(t)
 	before := content(t, s.path)
 	report, err := audited(t, s.path, s.now)
 	if err != nil {
@@ -38,7 +38,7 @@ func TestAHealthyStoreIsCleanAndItsRowsAreCounted(t *testing.T) {
 	}
 
 	c := report.Counts
-	db := peek(t, s.path)
+	db := openReadOnly(t, s.path)
 	for query, got := range map[string]int64{
 		"count(*) FROM operators":                                                 c.Operators,
 		"count(*) FROM wallets":                                                   c.Wallets,
@@ -81,33 +81,33 @@ func TestAHealthyStoreIsCleanAndItsRowsAreCounted(t *testing.T) {
 		}
 	}
 	if c.Operations.Processing == 0 || c.Operations.NeedsReview == 0 || c.Operations.Failed == 0 || c.Operations.Total < 36 {
-		t.Errorf("the shop does not have operations of every kind: %+v", c.Operations)
+		t.Errorf("the fixture does not have operations of every kind: %+v", c.Operations)
 	}
 }
 
 // content is all that is in a place: the bytes of a file, or the rows of a
 // database, whose files are its own business.
-func content(t testing.TB, place string) string {
+func content(t testing.TB, path string) string {
 	t.Helper()
 	if !pgtest.Chosen() {
-		text, err := os.ReadFile(place)
+		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return string(text)
 	}
 	var text string
-	err := peek(t, place).QueryRow(`
+	err := openReadOnly(t, path).QueryRow(`
 		SELECT string_agg(query_to_xml('SELECT * FROM ' || quote_ident(tablename) || ' ORDER BY 1, 2', true, false, '')::text, '' ORDER BY tablename)
 		  FROM pg_tables WHERE schemaname = 'public'`).Scan(&text)
 	if err != nil || !strings.Contains(text, "lco create") {
-		t.Fatalf("the rows of %s: %v", place, err)
+		t.Fatalf("the rows of %s: %v", path, err)
 	}
 	return text
 }
 
-func TestTheReportAsJSON(t *testing.T) {
-	s := closedShop(t)
+func TestReport_JSON(t *testing.T) {
+	s := healthyStore(t)
 	damage{sql: `DELETE FROM wallets WHERE operator_id = 4`}.plant(t, s)
 	report, err := audited(t, s.path, s.now)
 	if err != nil {
@@ -127,9 +127,9 @@ func TestTheReportAsJSON(t *testing.T) {
 	}
 }
 
-func TestAnEmptyStoreIsClean(t *testing.T) {
-	path := newPlace(t)
-	if err := openShop(t, path).store.Close(); err != nil {
+func TestAudit_EmptyStoreIsClean(t *testing.T) {
+	path := newStorePath(t)
+	if err := openEnv(t, path).store.Close(); err != nil {
 		t.Fatal(err)
 	}
 	report, err := audited(t, path, opening)
@@ -138,14 +138,14 @@ func TestAnEmptyStoreIsClean(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoStoreIsRefused(t *testing.T) {
+func TestAudit_RefusesOtherFiles(t *testing.T) {
 	if pgtest.Chosen() {
 		empty, other := pgtest.NewDatabase(t), pgtest.NewDatabase(t)
-		if _, err := peek(t, other).Exec(`CREATE TABLE operators (name text)`); err != nil {
+		if _, err := openReadOnly(t, other).Exec(`CREATE TABLE operators (name text)`); err != nil {
 			t.Fatal(err)
 		}
-		for name, place := range map[string]string{"nothing": empty, "another program's": other} {
-			if _, err := audited(t, place, opening); err == nil || !strings.Contains(err.Error(), "no store of Coax") {
+		for name, path := range map[string]string{"nothing": empty, "another program's": other} {
+			if _, err := audited(t, path, opening); err == nil || !strings.Contains(err.Error(), "no store of Coax") {
 				t.Errorf("%s: %v; want it refused", name, err)
 			}
 		}
@@ -163,14 +163,14 @@ func TestWhatIsNoStoreIsRefused(t *testing.T) {
 	}
 }
 
-func TestAStoreThatCannotBeReadWholeIsRefused(t *testing.T) {
+func TestAudit_RefusesUnreadableStore(t *testing.T) {
 	for _, row := range []struct{ name, sql, want string }{
 		{"a newer release's", `UPDATE schema_tolerance SET oldest_generation = 9000`, "newer release"},
 		{"half migrated", `DELETE FROM schema_tolerance`, "migration"},
 		{"a table gone", `DROP TABLE ledger`, "ledger"},
 		{"a text where a number belongs", `UPDATE loosened SET amount_paise = 'much'`, "commissions"},
 	} {
-		s := closedShop(t)
+		s := healthyStore(t)
 		d := damage{sql: row.sql}
 		if strings.Contains(row.sql, "loosened") {
 			d = damage{loosen: []string{"commissions"}, sql: strings.Replace(row.sql, "loosened", "commissions", 1)}
@@ -186,9 +186,9 @@ func TestAStoreThatCannotBeReadWholeIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsUnderWayIsStuckHalfAMinuteAfterItsLease(t *testing.T) {
-	s := closedShop(t)
-	db := peek(t, s.path)
+func TestAudit_StuckAfterLease(t *testing.T) {
+	s := healthyStore(t)
+	db := openReadOnly(t, s.path)
 	var lease int64
 	if err := db.QueryRow(`SELECT min(lease_until) FROM operations WHERE status = 'processing'`).Scan(&lease); err != nil {
 		t.Fatal(err)
@@ -202,11 +202,11 @@ func TestWhatIsUnderWayIsStuckHalfAMinuteAfterItsLease(t *testing.T) {
 	}
 }
 
-func TestAnAuditBesideANodeAtWorkFindsNothingWrong(t *testing.T) {
-	path := newPlace(t)
-	s := openShop(t, path)
+func TestAudit_BesideRunningNodeIsClean(t *testing.T) {
+	path := newStorePath(t)
+	s := openEnv(t, path)
 	defer s.store.Close()
-	s.furnish()
+	s.setUp()
 	s.topUp(1, "900000", "a lot")
 	s.topUp(2, "900000", "a lot more")
 	s.tick = time.Millisecond
@@ -273,9 +273,9 @@ func TestAnAuditBesideANodeAtWorkFindsNothingWrong(t *testing.T) {
 	t.Logf("%d audits beside %d operations", audits, last)
 }
 
-func TestAnAuditThatIsGivenUpSaysSo(t *testing.T) {
-	s := closedShop(t)
-	db := peek(t, s.path)
+func TestAudit_Cancelled(t *testing.T) {
+	s := healthyStore(t)
+	db := openReadOnly(t, s.path)
 	tx := snapshot(t, db)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -284,10 +284,10 @@ func TestAnAuditThatIsGivenUpSaysSo(t *testing.T) {
 	}
 }
 
-func TestAReviewMayWaitAsLongAsTheServiceIsSetTo(t *testing.T) {
-	s := closedShop(t)
+func TestAudit_LongestWaitOfReview(t *testing.T) {
+	s := healthyStore(t)
 	var next int64
-	if err := peek(t, s.path).QueryRow(`SELECT max(next_check_at) FROM operations WHERE status = 'needs_review'`).Scan(&next); err != nil {
+	if err := openReadOnly(t, s.path).QueryRow(`SELECT max(next_check_at) FROM operations WHERE status = 'needs_review'`).Scan(&next); err != nil {
 		t.Fatal(err)
 	}
 	wait := time.UnixMilli(next).Sub(s.now)
@@ -302,7 +302,7 @@ func TestAReviewMayWaitAsLongAsTheServiceIsSetTo(t *testing.T) {
 		{"where the settings are not known", 0, 23 * time.Hour, 0},
 		{"beyond whatever can be set", 0, 24*time.Hour + time.Minute - wait, 1},
 	} {
-		db := peek(t, s.path)
+		db := openReadOnly(t, s.path)
 		report, err := audit.Settings{LongestWait: row.longest}.Run(t.Context(), snapshot(t, db), s.now.Add(-row.ago), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -319,16 +319,16 @@ func TestAReviewMayWaitAsLongAsTheServiceIsSetTo(t *testing.T) {
 	}
 }
 
-func TestAnAuditThatRestsFindsTheSame(t *testing.T) {
+func TestAudit_RestChangesNothing(t *testing.T) {
 	t.Parallel()
-	s := closedShop(t)
-	want, err := audit.Run(t.Context(), snapshot(t, peek(t, s.path)), s.now, nil)
+	s := healthyStore(t)
+	want, err := audit.Run(t.Context(), snapshot(t, openReadOnly(t, s.path)), s.now, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rests := int64(0)
 	settings := audit.Settings{Rest: func(context.Context) { rests++ }}
-	got, err := settings.Run(t.Context(), snapshot(t, peek(t, s.path)), s.now, nil)
+	got, err := settings.Run(t.Context(), snapshot(t, openReadOnly(t, s.path)), s.now, nil)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v (%v); want what an audit without rest finds, %+v", got, err, want)
 	}

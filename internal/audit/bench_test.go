@@ -29,7 +29,7 @@ func bulkOperations(t testing.TB, standard int) int {
 
 // fillBulk makes a healthy store of about so many operations, and says how many
 // and when it is to be audited.
-func fillBulk(t testing.TB, place string, operations int) (count int, now time.Time) {
+func fillBulk(t testing.TB, path string, operations int) (count int, now time.Time) {
 	t.Helper()
 	masterKey, err := access.NewMasterKey()
 	if err != nil {
@@ -39,7 +39,7 @@ func fillBulk(t testing.TB, place string, operations int) (count int, now time.T
 	if pgtest.Chosen() {
 		fill = growth.FillPostgres
 	}
-	filled, err := fill(t.Context(), place, operations, opening, masterKey, nil)
+	filled, err := fill(t.Context(), path, operations, opening, masterKey, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,12 +48,12 @@ func fillBulk(t testing.TB, place string, operations int) (count int, now time.T
 
 // BenchmarkAudit audits a store of many operations.
 func BenchmarkAudit(b *testing.B) {
-	place := newPlace(b)
-	count, now := fillBulk(b, place, bulkOperations(b, 10_000))
+	path := newStorePath(b)
+	count, now := fillBulk(b, path, bulkOperations(b, 10_000))
 	b.ResetTimer()
 	rows := int64(0)
 	for b.Loop() {
-		report, err := audited(b, place, now)
+		report, err := audited(b, path, now)
 		if err != nil || !report.OK || report.Counts.Operations.Total != int64(count) {
 			b.Fatalf("%v %v %+v", report.Violations[:min(3, len(report.Violations))], err, report.Counts)
 		}

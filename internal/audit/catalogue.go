@@ -33,7 +33,7 @@ func (a *auditor) readPlans() {
 	walk(func(id string) {
 		subject := "plan " + id
 		for _, version := range history.take(id) {
-			a.judgePlanVersion(subject, version)
+			a.checkPlanVersion(subject, version)
 			a.plans[id] = append(a.plans[id], version)
 		}
 		present := plans.take(id)
@@ -56,7 +56,7 @@ func (a *auditor) readPlans() {
 	a.report.Counts.Plans, a.report.Counts.PlanVersions = plans.count, history.count
 }
 
-func (a *auditor) judgePlanVersion(subject string, version planVersion) {
+func (a *auditor) checkPlanVersion(subject string, version planVersion) {
 	before := a.plans[version.plan]
 	if expected := int64(len(before)) + 1; version.version != expected {
 		a.found("P1", subject, "its history goes on with version %d; expected version %d", version.version, expected)
@@ -70,8 +70,8 @@ func (a *auditor) judgePlanVersion(subject string, version planVersion) {
 	}
 }
 
-// judgePrice holds an operation against the version it says it was priced from.
-func (a *auditor) judgePrice(op *operation) {
+// checkPrice holds an operation against the version it says it was priced from.
+func (a *auditor) checkPrice(op *operation) {
 	var sold, next *planVersion
 	versions := a.plans[op.plan]
 	for i := range versions {

@@ -7,17 +7,17 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// judgeCredits holds the money that staff moved against the ledger's lines and
-// against the acts of staff.
-func (f *fold) judgeCredits(acts []act) {
-	f.judgeBooked()
-	payments := map[string][]act{} // top-ups by their subject
-	var adjustments []act
-	for _, act := range acts {
-		if act.action == "wallet topup" {
-			payments[act.subject] = append(payments[act.subject], act)
+// checkCredits compares the money that staff moved with the ledger lines and the staff
+// actions.
+func (f *fold) checkCredits(actions []staffAction) {
+	f.checkBooked()
+	payments := map[string][]staffAction{} // top-ups by their subject
+	var adjustments []staffAction
+	for _, action := range actions {
+		if action.action == "wallet topup" {
+			payments[action.subject] = append(payments[action.subject], action)
 		} else {
-			adjustments = append(adjustments, act)
+			adjustments = append(adjustments, action)
 		}
 	}
 	seen := map[string]int64{}
@@ -26,7 +26,7 @@ func (f *fold) judgeCredits(acts []act) {
 		where := fmt.Sprintf("%s, wallet entry %d", f.subject, e.seq)
 		if e.kind == "adjust" {
 			if adjusted < len(adjustments) {
-				f.judgeAct(where, e, adjustments[adjusted])
+				f.checkAction(where, e, adjustments[adjusted])
 			}
 			adjusted++
 			continue
@@ -38,43 +38,43 @@ func (f *fold) judgeCredits(acts []act) {
 		seen[e.reference.String] = e.seq
 		subject := fmt.Sprintf("wallet of lco %d, reference %s", f.id, e.reference.String)
 		if paid := payments[subject]; len(paid) != 1 {
-			f.a.found("A9", where, "the top-up of %s with reference %q has %d acts of staff; expected 1",
+			f.a.found("A9", where, "the top-up of %s with reference %q has %d staff actions; expected 1",
 				rupees(e.amount), e.reference.String, len(paid))
 		} else {
-			f.judgeAct(where, e, paid[0])
+			f.checkAction(where, e, paid[0])
 		}
 		delete(payments, subject)
 	}
 	if adjusted != len(adjustments) {
-		f.a.found("A9", f.subject, "the wallet was adjusted %d times, and %d acts of staff say so", adjusted, len(adjustments))
+		f.a.found("A9", f.subject, "the wallet was adjusted %d times, and %d staff actions say so", adjusted, len(adjustments))
 	}
-	for _, act := range acts {
-		if _, left := payments[act.subject]; left {
-			f.a.found("A9", f.subject, "act %d is a top-up (%s), and the wallet has no entry of it", act.id, act.subject)
+	for _, action := range actions {
+		if _, left := payments[action.subject]; left {
+			f.a.found("A9", f.subject, "staff action %d is a top-up (%s), and the wallet has no entry of it", action.id, action.subject)
 		}
 	}
 }
 
-// judgeAct compares a credit with the act that made it.
-func (f *fold) judgeAct(where string, e entry, by act) {
+// checkAction compares a credit with the staff action that made it.
+func (f *fold) checkAction(where string, e entry, by staffAction) {
 	if by.actor != e.actor || by.at != e.created {
-		f.a.found("A9", where, "the %s is by %s at %s; expected what act %d says, %s at %s",
+		f.a.found("A9", where, "the %s is by %s at %s; expected what staff action %d says, %s at %s",
 			e.kind, e.actor, moment(e.created), by.id, by.actor, moment(by.at))
 	}
 	before, err1 := money.Parse(fieldsOf(by.before)["wallet_balance"])
 	after, err2 := money.Parse(fieldsOf(by.after)["wallet_balance"])
 	if err1 != nil || err2 != nil {
-		return // an act that does not show the balance
+		return // a staff action that does not show the balance
 	}
 	if moved := after.Sub(before).Paise(); moved != e.amount || after.Paise() != e.balanceAfter {
-		f.a.found("A9", where, "the %s is of %s and leaves %s; expected what act %d says, %s leaving %s",
+		f.a.found("A9", where, "the %s is of %s and leaves %s; expected what staff action %d says, %s leaving %s",
 			e.kind, rupees(e.amount), rupees(e.balanceAfter), by.id, rupees(moved), after)
 	}
 }
 
-// judgeBooked pairs credits and ledger lines, which are written together and so
+// checkBooked pairs credits and ledger lines, which are written together and so
 // stand in the same order.
-func (f *fold) judgeBooked() {
+func (f *fold) checkBooked() {
 	if len(f.credits) != len(f.booked) {
 		f.a.found("L4", f.subject, "%d top-ups and adjustments stand against %d ledger lines without an operation; expected as many",
 			len(f.credits), len(f.booked))
@@ -86,7 +86,7 @@ func (f *fold) judgeBooked() {
 			f.a.found("L4", fmt.Sprintf("%s, ledger line %d", f.subject, l.line),
 				"it is a %s of %s at %s, %q; expected wallet entry %d, a %s of %s at %s, reference %q",
 				l.kind, rupees(l.amount), moment(l.created), l.text, e.seq, e.kind, rupees(e.amount), moment(e.created), e.reference.String)
-			return // what follows would only be out of step
+			return // all further ones would be shifted
 		}
 	}
 }

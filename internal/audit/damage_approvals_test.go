@@ -14,17 +14,17 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// twoPeopleShop is a closed shop in which two people then worked in the console:
+// approvalStore is a healthyStore in which two people then worked in the console:
 // proposals 1 to 5 were approved (a top-up, an adjustment, a settlement), declined
 // and withdrawn, the sixth is open, and March is closed for the first two operators.
 // Asha and Binu have the logins 5 and 6. Then two administrators, 7 and 8, agreed to
 // proposals 7 to 10 about login 9: to create it, raise it, and reset its password and
 // second factor. Login 10, whom one of them created alone, is switched off, and its
 // proposal 11 has lapsed.
-func twoPeopleShop(t testing.TB) healthy {
+func approvalStore(t testing.TB) fixture {
 	t.Helper()
-	closed := closedShop(t)
-	s := openShop(t, closed.path)
+	closed := healthyStore(t)
+	s := openEnv(t, closed.path)
 	closed.keys = maps.Clone(closed.keys) // the others' shops have them too
 	s.now, s.keys = closed.now, closed.keys
 	clerk := func(name string) *admin.Service {
@@ -64,7 +64,7 @@ func twoPeopleShop(t testing.TB) healthy {
 }
 
 // giveAccess has two administrators give a login access, and one of them another.
-func (s *shop) giveAccess() {
+func (s *testEnv) giveAccess() {
 	s.create("chitra", login.Administrator, 0)
 	s.create("deepa", login.Administrator, 0)
 	as := func(name string, role admin.Role) *admin.Service {
@@ -74,7 +74,7 @@ func (s *shop) giveAccess() {
 	agreed := func(wanted admin.ActionResult, err error) admin.ActionResult {
 		s.Helper()
 		s.ok(err)
-		s.pass(time.Second)
+		s.advance(time.Second)
 		return must[admin.ActionResult](s)(deepa.Approve(ctx, wanted.Proposal.ID))
 	}
 	agreed(chitra.SubmitLogin(ctx, admin.NewLogin{Username: "esha", Name: "Name of esha", Role: login.Finance}))
@@ -86,18 +86,18 @@ func (s *shop) giveAccess() {
 	proposer := must[login.Person](s)(s.store.LoginNamed(ctx, "unused"))
 	must[login.Person](s)(s.service.ChangeLogin(ctx, proposer.ID, admin.LoginChange{Role: new(login.Finance)}))
 	must[admin.ActionResult](s)(as("unused", admin.Finance).SubmitTopUp(ctx, admin.TopUp{OperatorID: 2, Amount: rupees("60000"), Reference: "NEFT-64"}))
-	s.pass(time.Second)
+	s.advance(time.Second)
 	must[login.Person](s)(chitra.ChangeLogin(ctx, proposer.ID, admin.LoginChange{Disabled: new(true)}))
 	_, _, err = chitra.CreateLogin(ctx, admin.NewLogin{Username: "viewer", Name: "A viewer", Role: login.Viewer})
 	s.ok(err)
 }
 
-// plannedShop is a closed shop in which two people then made a plan, and one of them
+// planStore is a healthyStore in which two people then made a plan, and one of them
 // topped a wallet up alone.
-func plannedShop(t testing.TB) healthy {
+func planStore(t testing.TB) fixture {
 	t.Helper()
-	closed := closedShop(t)
-	s := openShop(t, closed.path)
+	closed := healthyStore(t)
+	s := openEnv(t, closed.path)
 	closed.keys = maps.Clone(closed.keys)
 	s.now, s.keys = closed.now, closed.keys
 	clerk := func(name string) *admin.Service {
@@ -120,7 +120,7 @@ func plannedShop(t testing.TB) healthy {
 }
 
 func TestAudit_ApprovedPlanIsClean(t *testing.T) {
-	s := plannedShop(t)
+	s := planStore(t)
 	report, err := audited(t, s.path, s.now)
 	if err != nil || !report.OK || report.Counts.Proposals != 1 {
 		t.Errorf("%+v, %v; want it clean", report, err)
@@ -135,7 +135,7 @@ func approvalsMigration() string {
 }
 
 func TestAShopWhereTwoPeopleAgreedIsClean(t *testing.T) {
-	s := twoPeopleShop(t)
+	s := approvalStore(t)
 	report, err := audited(t, s.path, s.now)
 	if err != nil {
 		t.Fatal(err)
@@ -150,8 +150,8 @@ func TestAShopWhereTwoPeopleAgreedIsClean(t *testing.T) {
 
 // A store that no node of this release has opened has no proposals, no closed
 // months and no origins, and is proved all the same.
-func TestAStoreOfTheReleaseBeforeIsProved(t *testing.T) {
-	s := closedShop(t)
+func TestAudit_StoreBeforeProposals(t *testing.T) {
+	s := healthyStore(t)
 	damage{sql: `DROP TABLE proposals; DROP TABLE commission_periods; ALTER TABLE staff_acts DROP COLUMN origin;
 		DELETE FROM schema_tolerance WHERE migration = ` + approvalsMigration()}.plant(t, s)
 	report, err := audited(t, s.path, s.now)
@@ -162,86 +162,86 @@ func TestAStoreOfTheReleaseBeforeIsProved(t *testing.T) {
 
 var approvalDamage = []damage{
 	{
-		name: "an act from somewhere else", want: []string{"A9", "A10"}, subject: "act {approval}", shop: twoPeopleShop,
+		name: "an act from somewhere else", want: []string{"A9", "A10"}, subject: "staff action {approval}", store: approvalStore,
 		sql: `UPDATE staff_acts SET origin = '192.0.2.8' WHERE id = {approval}`,
 	}, {
-		name: "an approved plan of another price", want: []string{"A10", "A9"}, subject: "proposal 1", shop: plannedShop,
+		name: "an approved plan of another price", want: []string{"A10", "A9"}, subject: "proposal 1", store: planStore,
 		sql: `UPDATE staff_acts SET after_state = replace(after_state, '"price":0.01', '"price":0.02') WHERE id = {planned}`,
 	}, {
-		name: "an amount that counts for less", want: []string{"A10"}, subject: "staff action {topped}", shop: plannedShop,
+		name: "an amount that counts for less", want: []string{"A10"}, subject: "staff action {topped}", store: planStore,
 		sql: `UPDATE staff_amounts SET amount_paise = 1 WHERE act_id = {topped}`,
 	}, {
-		name: "an amount that counts for somebody else", want: []string{"A10"}, subject: "staff action {topped}", shop: plannedShop,
+		name: "an amount that counts for somebody else", want: []string{"A10"}, subject: "staff action {topped}", store: planStore,
 		sql: `UPDATE staff_amounts SET person = 'binu' WHERE act_id = {topped}`,
 	}, {
-		name: "an act from nowhere", want: []string{"A9", "A10"}, subject: "act {approval}", shop: twoPeopleShop,
+		name: "an act from nowhere", want: []string{"A9", "A10"}, subject: "staff action {approval}", store: approvalStore,
 		sql: `UPDATE staff_acts SET origin = '' WHERE id = {approval}`,
 	}, {
-		name: "an origin for an act that had none", want: []string{"A9"}, subject: "act 7",
+		name: "an origin for an act that had none", want: []string{"A9"}, subject: "staff action 7",
 		sql: `UPDATE staff_acts SET origin = '192.0.2.8' WHERE id = 7`,
 	}, {
-		name: "a proposal approved by its maker", want: []string{"A10"}, subject: "proposal 1", shop: twoPeopleShop,
+		name: "a proposal approved by its maker", want: []string{"A10"}, subject: "proposal 1", store: approvalStore,
 		sql: `UPDATE proposals SET checker = maker WHERE id = 1`,
 	}, {
-		name: "a proposal of another amount", want: []string{"A10"}, subject: "proposal 6", shop: twoPeopleShop,
+		name: "a proposal of another amount", want: []string{"A10"}, subject: "proposal 6", store: approvalStore,
 		sql: `UPDATE proposals SET amount_paise = amount_paise + 1 WHERE id = 6`,
 	}, {
-		name: "a proposal for another payment", want: []string{"A10"}, subject: "proposal 6", shop: twoPeopleShop,
+		name: "a proposal for another payment", want: []string{"A10"}, subject: "proposal 6", store: approvalStore,
 		sql: `UPDATE proposals SET reference = 'NEFT-64' WHERE id = 6`,
 	}, {
-		name: "a proposal that was declined and is open again", want: []string{"A10"}, subject: "proposal 4", shop: twoPeopleShop,
+		name: "a proposal that was declined and is open again", want: []string{"A10"}, subject: "proposal 4", store: approvalStore,
 		sql: `UPDATE proposals SET status = 'open', checker = NULL, decided_at = NULL, answer = '' WHERE id = 4`,
 	}, {
-		name: "a proposal approved without an act", want: []string{"A10"}, subject: "proposal 6", shop: twoPeopleShop,
+		name: "a proposal approved without an act", want: []string{"A10"}, subject: "proposal 6", store: approvalStore,
 		sql: `UPDATE proposals SET status = 'approved', checker = 'web:binu', decided_at = made_at WHERE id = 6`,
 	}, {
-		name: "a proposal that lapsed at once", want: []string{"A10"}, subject: "proposal 6", shop: twoPeopleShop,
+		name: "a proposal that lapsed at once", want: []string{"A10"}, subject: "proposal 6", store: approvalStore,
 		sql: `UPDATE proposals SET status = 'lapsed', decided_at = made_at WHERE id = 6`,
 	}, {
-		name: "a proposal that went", want: []string{"A10"}, subject: "proposal 5", shop: twoPeopleShop,
+		name: "a proposal that went", want: []string{"A10"}, subject: "proposal 5", store: approvalStore,
 		sql: `DELETE FROM proposals WHERE id = 5`,
 	}, {
-		name: "a proposal nobody made", want: []string{"A10"}, subject: "proposal 77", shop: twoPeopleShop,
+		name: "a proposal nobody made", want: []string{"A10"}, subject: "proposal 77", store: approvalStore,
 		sql: `INSERT INTO proposals (id, kind, operator_id, amount_paise, reference, matter, maker, made_at, status)
 		      VALUES (77, 'topup', 1, 5, 'x', 'topup x', 'web:asha', 0, 'open')`,
 	}, {
-		name: "an approval of something else than was done", want: []string{"A10", "A9"}, subject: "proposal 1", shop: twoPeopleShop,
+		name: "an approval of something else than was done", want: []string{"A10", "A9"}, subject: "proposal 1", store: approvalStore,
 		sql: `UPDATE staff_acts SET after_state = replace(after_state, '60000.00', '70000.00') WHERE id = {approval}`,
 	}, {
-		name: "an approved login of another role", want: []string{"A10", "A9", "A11"}, subject: "proposal 7", shop: twoPeopleShop,
+		name: "an approved login of another role", want: []string{"A10", "A9", "A11"}, subject: "proposal 7", store: approvalStore,
 		sql: `UPDATE staff_acts SET after_state = replace(after_state, '"finance"', '"administrator"') WHERE subject = 'login 9' AND action = 'login create'`,
 	}, {
-		name: "a proposal that lapsed when its maker was not disabled", want: []string{"A10"}, subject: "proposal 11", shop: twoPeopleShop,
+		name: "a proposal that lapsed when its maker was not disabled", want: []string{"A10"}, subject: "proposal 11", store: approvalStore,
 		sql: `UPDATE proposals SET decided_at = decided_at + 1 WHERE id = 11`,
 	}, {
-		name: "a grant of a login that is not there", want: []string{"A11"}, subject: "login 99", shop: twoPeopleShop,
+		name: "a grant of a login that is not there", want: []string{"A11"}, subject: "login 99", store: approvalStore,
 		sql: `INSERT INTO login_grants VALUES (99, 'created', 'web:chitra', 1, 1, 0)`,
 	}, {
-		name: "a grant of an operator's login", want: []string{"A11"}, subject: "login 2", shop: twoPeopleShop,
+		name: "a grant of an operator's login", want: []string{"A11"}, subject: "login 2", store: approvalStore,
 		sql: `INSERT INTO login_grants VALUES (2, 'created', 'web:chitra', 1, 1, 0)`,
 	}, {
-		name: "a grant of the command line", want: []string{"A11"}, subject: "login 5", shop: twoPeopleShop,
+		name: "a grant of the command line", want: []string{"A11"}, subject: "login 5", store: approvalStore,
 		sql: `INSERT INTO login_grants SELECT 5, 'created', actor, 1, 1, at FROM staff_acts WHERE subject = 'login 5' AND action = 'login create'`,
 	}, {
-		name: "a grant of somebody else", want: []string{"A11"}, subject: "login 11", shop: twoPeopleShop,
+		name: "a grant of somebody else", want: []string{"A11"}, subject: "login 11", store: approvalStore,
 		sql: `UPDATE login_grants SET actor = 'web:deepa' WHERE login_id = 11`,
 	}, {
-		name: "a grant older than it is", want: []string{"A11"}, subject: "login 11", shop: twoPeopleShop,
+		name: "a grant older than it is", want: []string{"A11"}, subject: "login 11", store: approvalStore,
 		sql: `UPDATE login_grants SET at = at - 86400000 WHERE login_id = 11`,
 	}, {
-		name: "one of two who gave a login access taken out", want: []string{"A11"}, subject: "login 9", shop: twoPeopleShop,
+		name: "one of two who gave a login access taken out", want: []string{"A11"}, subject: "login 9", store: approvalStore,
 		sql: `DELETE FROM login_grants WHERE login_id = 9 AND what = 'role' AND actor = 'web:chitra'`,
 	}, {
-		name: "a commission added to a closed month", want: []string{"C2", "T1"}, subject: "commission 2027-03 of lco 2", shop: twoPeopleShop,
+		name: "a commission added to a closed month", want: []string{"C2", "T1"}, subject: "commission 2027-03 of lco 2", store: approvalStore,
 		sql: `UPDATE commissions SET created_at = (SELECT max(created_at) FROM commissions WHERE operation_id = '{renew-4}') WHERE operation_id = '{renew-8}'`,
 	}, {
-		name: "a closed sum that was changed", want: []string{"A9", "C2"}, subject: "commission 2027-03 of lco 1", shop: twoPeopleShop,
+		name: "a closed sum that was changed", want: []string{"A9", "C2"}, subject: "commission 2027-03 of lco 1", store: approvalStore,
 		sql: `UPDATE commission_periods SET amount_paise = amount_paise + 1 WHERE operator_id = 1`,
 	}, {
-		name: "a month that was opened again", want: []string{"A9"}, subject: "commission 2027-03 of lco 1", shop: twoPeopleShop,
+		name: "a month that was opened again", want: []string{"A9"}, subject: "commission 2027-03 of lco 1", store: approvalStore,
 		sql: `DELETE FROM commission_periods WHERE operator_id = 1`,
 	}, {
-		name: "a month nobody closed", want: []string{"A9"}, subject: "commission 2027-03 of lco 4", shop: twoPeopleShop,
+		name: "a month nobody closed", want: []string{"A9"}, subject: "commission 2027-03 of lco 4", store: approvalStore,
 		sql: `INSERT INTO commission_periods VALUES (4, '2027-03', 0, 0, 'web:binu', 0)`,
 	},
 }

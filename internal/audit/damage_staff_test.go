@@ -5,7 +5,7 @@ var staffDamage = []damage{
 		name: "an act of staff without its row", want: []string{"A9"}, subject: "lco 2, wallet entry 1",
 		sql: `DELETE FROM staff_acts WHERE operator_id = 2 AND subject LIKE '%reference NEFT-2'`,
 	}, {
-		name: "an act that was rewritten", want: []string{"A9"}, subject: "act 7",
+		name: "an act that was rewritten", want: []string{"A9"}, subject: "staff action 7",
 		sql: `UPDATE staff_acts SET actor = 'cli:nobody' WHERE id = 7`,
 	}, {
 		name: "an act taken out", want: []string{"A9", "A3"}, subject: "whitelist of lco 1",

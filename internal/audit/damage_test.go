@@ -11,35 +11,34 @@ import (
 	"github.com/coaxhq/coax/internal/audit"
 )
 
-// damage is something done to a healthy store behind the product's back. In its
-// texts {key} stands for the id of the operation with that key.
+// damage is a change of a healthy store that bypasses the product. In its texts {key}
+// stands for the id of the operation with that key.
 type damage struct {
 	name string
-	// loosen are tables that first lose every constraint, where one would
-	// stand in the way.
+	// loosen are tables whose constraints are dropped first.
 	loosen []string
 	sql    string
 	// want is every invariant that is broken by it, and no other.
 	want []string
 	// subject is where the first of them is found.
 	subject string
-	// shop is where it is done; nil is the closed shop.
-	shop func(testing.TB) healthy
+	// store makes the fixture; nil is healthyStore.
+	store func(testing.TB) fixture
 	// after is done after the statements; nil is nothing.
 	after func(*testing.T, *sql.DB)
 }
 
 var keyed = regexp.MustCompile(`\{([a-z0-9-]+)\}`)
 
-func (d damage) plant(t *testing.T, s healthy) {
+func (d damage) plant(t *testing.T, s fixture) {
 	t.Helper()
-	db := openUnruled(t, s.path)
+	db := openWithoutConstraints(t, s.path)
 	defer db.Close()
 	var script strings.Builder
 	for _, table := range d.loosen {
 		script.WriteString(loosened(table))
 	}
-	script.WriteString(s.fill(t, inDialect(d.sql)))
+	script.WriteString(s.fill(t, forDialect(d.sql)))
 	for statement := range strings.SplitSeq(script.String(), ";") {
 		if strings.TrimSpace(statement) == "" {
 			continue
@@ -58,7 +57,7 @@ func (d damage) plant(t *testing.T, s healthy) {
 	}
 }
 
-func (s healthy) fill(t *testing.T, text string) string {
+func (s fixture) fill(t *testing.T, text string) string {
 	return keyed.ReplaceAllStringFunc(text, func(name string) string {
 		id, known := s.keys[strings.Trim(name, "{}")]
 		if !known {
@@ -68,15 +67,15 @@ func (s healthy) fill(t *testing.T, text string) string {
 	})
 }
 
-func TestEachKindOfDamageIsNamed(t *testing.T) {
-	all := slices.Concat(moneyDamage, operationDamage, evidenceDamage, subscriberDamage, staffDamage, decisionDamage, admissionDamage, approvalDamage, loginDamage, integrityDamage)
+func TestAudit_FindsDamage(t *testing.T) {
+	all := slices.Concat(moneyDamage, operationDamage, providerDamage, subscriberDamage, staffDamage, decisionDamage, admissionDamage, approvalDamage, loginDamage, integrityDamage)
 	for _, d := range all {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
-			if d.shop == nil {
-				d.shop = closedShop
+			if d.store == nil {
+				d.store = healthyStore
 			}
-			s := d.shop(t)
+			s := d.store(t)
 			d.plant(t, s)
 			report, err := s.audited(t)
 			if err != nil {
@@ -103,14 +102,14 @@ func TestEachKindOfDamageIsNamed(t *testing.T) {
 		})
 	}
 
-	// A check that nothing sets off would look just like one that holds.
+	// Every check must be triggered by some damage.
 	proved := map[string]bool{}
 	for _, d := range all {
 		proved[d.want[0]] = true
 	}
 	for _, invariant := range audit.Invariants {
 		if !proved[invariant.ID] {
-			t.Errorf("%s (%s) is set off by no damage here", invariant.ID, invariant.Promise)
+			t.Errorf("%s (%s) is triggered by no damage here", invariant.ID, invariant.Promise)
 		}
 		delete(proved, invariant.ID)
 	}

@@ -1,8 +1,7 @@
 package audit
 
-// The rules of expiry, written a second time on purpose: in whole milliseconds
-// and numbered days instead of calendar times, so that a mistake in one of the
-// two does not pass in the other.
+// The rules of expiry, implemented independently of package subscription: in milliseconds
+// and day numbers instead of calendar times, so that a mistake in one of them shows.
 
 const (
 	dayMS   = 24 * 60 * 60 * 1000
@@ -25,11 +24,11 @@ func dayOf(ms int64) int64 {
 // midnightOf is when a day begins.
 func midnightOf(day int64) int64 { return day*dayMS - indiaMS }
 
-// meaning is what a purchase does to a subscription.
+// meaning is the start and the end of a purchased cycle.
 type meaning struct{ starts, ends int64 }
 
-// activated is what an activation may mean: thirty days, or the plan's own
-// length where that is the setting. The setting is not kept with the operation.
+// activated returns the possible cycles of an activation: thirty days, or the plan's own
+// length, depending on a setting that is not stored with the operation.
 func activated(created, months int64) []meaning {
 	return []meaning{{created, created + monthMS}, {created, created + months*monthMS}}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// The audit's own rules and the product's were written apart. Where they differ
-// one of them is wrong, and the contract says which.
-func TestTheTwoWritingsOfTheExpiryRulesAgree(t *testing.T) {
+// The audit's rules and the product's are independent implementations. Where they differ
+// one of them is wrong.
+func TestExpiry_AgreesWithProduct(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.UnixMilli(rapid.Int64Range(-2_000_000_000_000, 4_000_000_000_000).Draw(t, "now"))
 		// Around the edges: the same moment, the day after, the cap.
@@ -38,7 +38,7 @@ func TestTheTwoWritingsOfTheExpiryRulesAgree(t *testing.T) {
 	})
 }
 
-func TestWhatTheExpiryRulesComeTo(t *testing.T) {
+func TestExpiry_AdvanceRenewal(t *testing.T) {
 	at := func(text string) int64 {
 		moment, err := time.ParseInLocation("2006-01-02 15:04", text, india)
 		if err != nil {

@@ -5,36 +5,36 @@ import (
 	"strings"
 )
 
-// Who gave staff logins their access in the console is held against the acts here.
+// Who gave staff logins their access in the console is held against the staff actions here.
 // What the command line did leaves no grant.
 
 // consoleActor is what the actors of the console begin with; the username follows.
 const consoleActor = "web:"
 
-// grantedBy is the act by which a login is given access of a kind.
+// grantedBy is the staff action by which a login is given access of a kind.
 var grantedBy = map[string]string{
 	"created": "login create", "password": "login reset-password", "totp": "login reset-totp", "role": "login set",
 }
 
-// accessAct is an act on a login, by what it says who did it.
-type accessAct struct {
+// accessAction is a staff action on a login, by what it says who did it.
+type accessAction struct {
 	subject, action string
 	at              int64
 }
 
 // keepAccess keeps who acted on a login, and when its person may have lost the right
 // to make proposals.
-func (a *auditor) keepAccess(act *act) {
+func (a *auditor) keepAccess(action *staffAction) {
 	if a.access == nil {
-		a.access, a.lost = map[accessAct]string{}, map[string]bool{}
+		a.access, a.lost = map[accessAction]string{}, map[string]bool{}
 	}
-	before, after := fieldsOf(act.before), fieldsOf(act.after)
+	before, after := fieldsOf(action.before), fieldsOf(action.after)
 	if after["realm"] != "staff" {
 		return
 	}
-	a.access[accessAct{act.subject, act.action, act.at}] = act.actor
-	if act.action == "login set" && (after["disabled"] == "true" || after["role"] != before["role"]) {
-		a.lost[lostBy(after["username"], act.at)] = true
+	a.access[accessAction{action.subject, action.action, action.at}] = action.actor
+	if action.action == "login set" && (after["disabled"] == "true" || after["role"] != before["role"]) {
+		a.lost[lostBy(after["username"], action.at)] = true
 	}
 }
 
@@ -54,10 +54,10 @@ type grantRow struct {
 }
 
 // readGrants demands that every grant is of a staff login that is there, and follows
-// from an act of the console: one grant where somebody acted alone, two where two people
+// from a staff action of the console: one grant where somebody acted alone, two where two people
 // agreed, and further ones of everybody who controls the login of one of them.
 func (a *auditor) readGrants(staff map[int64]bool) {
-	if !a.has(broughtGrants) {
+	if !a.has(migrationGrants) {
 		return
 	}
 	grants := open(a, "login_grants", `SELECT login_id, what, actor, alone, saw_password, at FROM login_grants ORDER BY login_id`,
@@ -77,15 +77,15 @@ func (a *auditor) readGrants(staff map[int64]bool) {
 		}
 		for _, what := range []string{"created", "password", "totp", "role"} {
 			if given := byKind[what]; len(given) > 0 {
-				a.judgeGrants(subject, what, given)
+				a.checkGrants(subject, what, given)
 			}
 		}
 	}, grants)
 }
 
-func (a *auditor) judgeGrants(subject, what string, given []grantRow) {
+func (a *auditor) checkGrants(subject, what string, given []grantRow) {
 	at, alone, did, byOne := given[0].at, 0, false, false
-	actor := a.access[accessAct{subject, grantedBy[what], at}]
+	actor := a.access[accessAction{subject, grantedBy[what], at}]
 	for _, g := range given {
 		if g.at != at || !strings.HasPrefix(g.actor, consoleActor) || bool(g.saw) && g.actor != actor {
 			a.found("A11", subject, "%s gave it access (%s) at %s; expected somebody in the console, at one moment", g.actor, what, moment(g.at))
@@ -98,7 +98,7 @@ func (a *auditor) judgeGrants(subject, what string, given []grantRow) {
 		}
 	}
 	if !did {
-		a.found("A11", subject, "%s gave it access (%s) at %s, and no act of theirs says so", given[0].actor, what, moment(at))
+		a.found("A11", subject, "%s gave it access (%s) at %s, and no staff action of theirs says so", given[0].actor, what, moment(at))
 	}
 	// Everybody who controls the login of one of them has a grant, too.
 	if byOne && alone != len(given) || !byOne && len(given)-alone < 2 {

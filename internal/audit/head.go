@@ -31,16 +31,16 @@ type Head struct {
 }
 
 // compareActionHeads compares the heads that end with an action with it.
-func (a *auditor) compareActionHeads(c *signedChain, act *act) {
-	for _, head := range a.actionHeads[act.id] {
+func (a *auditor) compareActionHeads(c *signedChain, action *staffAction) {
+	for _, head := range a.actionHeads[action.id] {
 		switch {
-		case head.Hash != hex.EncodeToString(act.hash):
-			a.truncated(head.At, "staff action %d has the hash %s; expected %s", act.id, short(act.hash), ellipsis(head.Hash))
-		case head.MAC != "" && head.MAC != hex.EncodeToString(c.macOf(act)):
-			a.truncated(head.At, "staff action %d has the MAC %s; expected %s", act.id, short(c.macOf(act)), ellipsis(head.MAC))
+		case head.Hash != hex.EncodeToString(action.hash):
+			a.truncated(head.At, "staff action %d has the hash %s; expected %s", action.id, short(action.hash), ellipsis(head.Hash))
+		case head.MAC != "" && head.MAC != hex.EncodeToString(c.macOf(action)):
+			a.truncated(head.At, "staff action %d has the MAC %s; expected %s", action.id, short(c.macOf(action)), ellipsis(head.MAC))
 		}
 	}
-	delete(a.actionHeads, act.id)
+	delete(a.actionHeads, action.id)
 }
 
 func (a *auditor) compareDigestHeads(d *digest) {

@@ -55,7 +55,7 @@ func readDigest(row scanner, d *digest) {
 // readMasterKeys decides whether MACs can be verified.
 func (a *auditor) readMasterKeys() {
 	switch {
-	case !a.has(broughtIntegrity):
+	case !a.has(migrationIntegrity):
 		a.skip("the MACs of staff actions and the digests of wallet entries and ledger lines: no node of this release has opened the store yet")
 		a.macKeys = nil
 		return
@@ -98,7 +98,7 @@ func (a *auditor) skip(format string, args ...any) {
 // readChainStart reads where MACs begin, and proves that start's own.
 func (a *auditor) readChainStart() *signedChain {
 	c := &signedChain{}
-	if !a.has(broughtIntegrity) {
+	if !a.has(migrationIntegrity) {
 		return c
 	}
 	starts := open(a, "staff_chain_start", `SELECT last_id, last_hash, mac, mac_key FROM staff_chain_start ORDER BY last_id`,
@@ -149,47 +149,47 @@ func (a *auditor) verify(invariant, subject string, keys map[uint32][]byte, key 
 }
 
 // addAction proves one staff action's MAC.
-func (a *auditor) addAction(c *signedChain, act, last *act) {
-	subject := fmt.Sprintf("act %d", act.id)
-	defer a.compareActionHeads(c, act)
+func (a *auditor) addAction(c *signedChain, action, last *staffAction) {
+	subject := fmt.Sprintf("staff action %d", action.id)
+	defer a.compareActionHeads(c, action)
 	switch {
-	case !c.start.there && act.mac != nil:
+	case !c.start.there && action.mac != nil:
 		a.found("A12", subject, "it has a MAC, and the start of the signed staff actions is not there")
 	case !c.start.there:
-	case act.id <= c.start.lastID:
-		if act.id == c.start.lastID {
+	case action.id <= c.start.lastID:
+		if action.id == c.start.lastID {
 			c.start.reached = true
-			if !bytes.Equal(act.hash, c.start.lastHash) {
-				a.found("A12", subject, "its hash is %s; expected %s, which it had when all actions up to it were sealed", short(act.hash), short(c.start.lastHash))
+			if !bytes.Equal(action.hash, c.start.lastHash) {
+				a.found("A12", subject, "its hash is %s; expected %s, which it had when all actions up to it were sealed", short(action.hash), short(c.start.lastHash))
 			}
 		}
 		return
-	case act.mac == nil:
+	case action.mac == nil:
 		a.found("A12", subject, "it has no MAC; expected one on every action after %d", c.start.lastID)
 		return
 	}
-	if act.mac == nil {
+	if action.mac == nil {
 		return
 	}
 	c.signed++
-	if expected := max(last.id, c.start.lastID) + 1; act.id != expected {
-		a.found("A12", subject, "it follows act %d; expected %d: what stood between was removed", expected-1, expected)
+	if expected := max(last.id, c.start.lastID) + 1; action.id != expected {
+		a.found("A12", subject, "it follows staff action %d; expected %d: what stood between was removed", expected-1, expected)
 	}
 	previous := c.previous
-	c.previous = act.mac // goes on from what is there, so that one break is told once
-	a.verify("A12", subject, a.actionKeys(), act.macKey.Int64, act.mac, func(m *message) {
+	c.previous = action.mac // goes on from what is there, so that one break is told once
+	a.verify("A12", subject, a.actionKeys(), action.macKey.Int64, action.mac, func(m *message) {
 		m.texts("coax staff action 1")
-		m.numbers(act.macKey.Int64)
+		m.numbers(action.macKey.Int64)
 		m.bytes(previous)
-		m.numbers(act.id, act.operator, act.at)
-		m.texts(act.actor, act.action, act.subject, act.before, act.after, act.reason, act.origin)
+		m.numbers(action.id, action.operator, action.at)
+		m.texts(action.actor, action.action, action.subject, action.before, action.after, action.reason, action.origin)
 	})
 }
 
 // closeActions says what the chain as a whole lacks.
-func (a *auditor) closeActions(c *signedChain, last *act) {
+func (a *auditor) closeActions(c *signedChain, last *staffAction) {
 	if c.start.there && !c.start.reached {
-		a.found("A12", fmt.Sprintf("act %d", c.start.lastID), "all actions up to it were sealed, and it is not there")
+		a.found("A12", fmt.Sprintf("staff action %d", c.start.lastID), "all actions up to it were sealed, and it is not there")
 	}
 	if !c.start.there && a.macKeys != nil && last.id > 0 {
 		a.found("A12", "staff actions", "none of them is signed, although the store has a master key: start a node, or find out who removed the MACs")
@@ -198,7 +198,7 @@ func (a *auditor) closeActions(c *signedChain, last *act) {
 	h.At = time.UnixMilli(a.now).UTC()
 	h.Actions, h.Hash, h.MAC = last.id, hex.EncodeToString(last.hash), hex.EncodeToString(c.macOf(last))
 	// A head of a store without actions has no action to be compared with.
-	if nothing := (&act{}); c.start.there && c.start.lastID == 0 {
+	if nothing := (&staffAction{}); c.start.there && c.start.lastID == 0 {
 		a.compareActionHeads(c, nothing)
 	} else {
 		delete(a.actionHeads, 0)
@@ -209,16 +209,16 @@ func (a *auditor) closeActions(c *signedChain, last *act) {
 }
 
 // macOf is the MAC that a head has whose last action is this one.
-func (c *signedChain) macOf(act *act) []byte {
-	if act.mac == nil && c.start.there && act.id == c.start.lastID {
+func (c *signedChain) macOf(action *staffAction) []byte {
+	if action.mac == nil && c.start.there && action.id == c.start.lastID {
 		return c.start.mac
 	}
-	return act.mac
+	return action.mac
 }
 
 // readDigests proves the chain of digests; readWallets compares the rows with them.
 func (a *auditor) readDigests() {
-	if !a.has(broughtIntegrity) {
+	if !a.has(migrationIntegrity) {
 		return
 	}
 	var last digest

@@ -25,13 +25,13 @@ func auditKeys(vault *access.Vault) *audit.Keys {
 	}
 }
 
-// signedShop is a shop of an older release, without MACs, that went on with this one:
+// signedStore is a store of an older release, without MACs, that went on with this one:
 // its old staff actions are sealed, further ones signed, and its days digested. The
 // numbers of the last unsigned and of the signed actions are among its keys.
-func signedShop(t testing.TB) healthy {
+func signedStore(t testing.TB) fixture {
 	t.Helper()
-	closed := closedShop(t)
-	s := openShop(t, closed.path)
+	closed := healthyStore(t)
+	s := openEnv(t, closed.path)
 	defer s.store.Close()
 	closed.keys = maps.Clone(closed.keys)
 	s.now = closed.now
@@ -58,9 +58,9 @@ func signedShop(t testing.TB) healthy {
 	return closed
 }
 
-func exportedHeadShop(t testing.TB) healthy {
+func exportedHeadStore(t testing.TB) fixture {
 	t.Helper()
-	s := signedShop(t)
+	s := signedStore(t)
 	report, err := s.audited(t)
 	if err != nil || !report.OK {
 		t.Fatalf("%+v, %v; want it clean", report, err)
@@ -139,44 +139,44 @@ func withoutTrigger() string {
 	return `DROP TRIGGER staff_acts_need_mac;`
 }
 
-// shopDay is the day that trade begins on.
-var shopDay = opening.In(subscription.IST).Format(time.DateOnly)
+// firstDay is the day that trade begins on.
+var firstDay = opening.In(subscription.IST).Format(time.DateOnly)
 
 var integrityDamage = []damage{
 	{
-		name: "a signed action rewritten, and the plain chain after it", want: []string{"A12"}, subject: "act {signed-2}", shop: signedShop,
+		name: "a signed action rewritten, and the plain chain after it", want: []string{"A12"}, subject: "staff action {signed-2}", store: signedStore,
 		sql: `UPDATE staff_acts SET reason = 'another reason' WHERE id = {signed-2}`, after: rehash,
 	}, {
-		name: "a signed action removed, and the plain chain after it rewritten", want: []string{"A12"}, subject: "act {signed-3}", shop: signedShop,
+		name: "a signed action removed, and the plain chain after it rewritten", want: []string{"A12"}, subject: "staff action {signed-3}", store: signedStore,
 		sql: `DELETE FROM staff_acts WHERE id = {signed-2}`, after: rehash,
 	}, {
-		name: "an unsigned action added, and the plain chain rewritten", want: []string{"A12"}, subject: "act {signed-5}", shop: signedShop,
+		name: "an unsigned action added, and the plain chain rewritten", want: []string{"A12"}, subject: "staff action {signed-5}", store: signedStore,
 		sql: withoutTrigger() + `INSERT INTO staff_acts SELECT {signed-5}, operator_id, 'cli:mallory', action, subject, before_state, after_state, reason, at, hash, origin, NULL, NULL
 		        FROM staff_acts WHERE id = {signed-2}`, after: rehash,
 	}, {
-		name: "a copied MAC on an added action", want: []string{"A12"}, subject: "act {signed-5}", shop: signedShop,
+		name: "a copied MAC on an added action", want: []string{"A12"}, subject: "staff action {signed-5}", store: signedStore,
 		sql: `INSERT INTO staff_acts SELECT {signed-5}, operator_id, actor, action, subject, before_state, after_state, reason, at, hash, origin, mac, mac_key
 		        FROM staff_acts WHERE id = {signed-2}`, after: rehash,
 	}, {
-		name: "an action from before there were MACs rewritten, and the plain chain after it", want: []string{"A12"}, subject: "act {unsigned}", shop: signedShop,
+		name: "an action from before there were MACs rewritten, and the plain chain after it", want: []string{"A12"}, subject: "staff action {unsigned}", store: signedStore,
 		sql: `UPDATE staff_acts SET reason = 'another reason' WHERE id = 1`, after: rehash,
 	}, {
-		name: "a MAC under a key that nobody has", want: []string{"A12"}, subject: "act {signed-2}", shop: signedShop,
+		name: "a MAC under a key that nobody has", want: []string{"A12"}, subject: "staff action {signed-2}", store: signedStore,
 		sql: `UPDATE staff_acts SET mac_key = 1 WHERE id = {signed-2}`,
 	}, {
-		name: "another start of the signed actions", want: []string{"A12"}, subject: "staff actions up to {signed-1}", shop: signedShop,
+		name: "another start of the signed actions", want: []string{"A12"}, subject: "staff actions up to {signed-1}", store: signedStore,
 		sql: `UPDATE staff_chain_start SET last_id = last_id + 1, last_hash = (SELECT hash FROM staff_acts WHERE id = {signed-1})`,
 	}, {
-		name: "all MACs removed", want: []string{"A12"}, subject: "staff actions", shop: signedShop,
+		name: "all MACs removed", want: []string{"A12"}, subject: "staff actions", store: signedStore,
 		sql: `UPDATE staff_acts SET mac = NULL, mac_key = NULL WHERE mac IS NOT NULL; DELETE FROM staff_chain_start; DELETE FROM ledger_digests`,
 	}, {
-		name: "another master key", want: []string{"A12"}, subject: "master key 7", shop: signedShop,
+		name: "another master key", want: []string{"A12"}, subject: "master key 7", store: signedStore,
 		sql: `INSERT INTO master_keys (key_id, proof, created_at) VALUES (7, x'00', 0)`,
 	}, {
-		name: "a sealed ledger line rewritten", want: []string{"L5"}, subject: "lco 2, " + shopDay, shop: signedShop,
+		name: "a sealed ledger line rewritten", want: []string{"L5"}, subject: "lco 2, " + firstDay, store: signedStore,
 		sql: `UPDATE ledger SET id = id + 1000000 WHERE operator_id = 2 AND line = 1`,
 	}, {
-		name: "money made up, with books, wallet, staff action and plain chain that all fit", want: []string{"L5", "A12"}, subject: "lco 3, " + shopDay, shop: signedShop,
+		name: "money made up, with books, wallet, staff action and plain chain that all fit", want: []string{"L5", "A12"}, subject: "lco 3, " + firstDay, store: signedStore,
 		sql: `UPDATE wallet_entries SET amount_paise = amount_paise + 500000 WHERE operator_id = 3 AND seq = 1;
 		      UPDATE wallet_entries SET balance_after = balance_after + 500000 WHERE operator_id = 3;
 		      UPDATE ledger SET amount_paise = amount_paise + 500000 WHERE operator_id = 3 AND line = 1;
@@ -188,26 +188,26 @@ var integrityDamage = []damage{
 		       WHERE act_id = (SELECT min(id) FROM staff_acts WHERE operator_id = 3 AND action = 'wallet topup')`,
 		after: rehash,
 	}, {
-		name: "a digest removed", want: []string{"L5"}, subject: "lco 2, " + shopDay, shop: signedShop,
+		name: "a digest removed", want: []string{"L5"}, subject: "lco 2, " + firstDay, store: signedStore,
 		sql: `DELETE FROM ledger_digests WHERE operator_id = 1`,
 	}, {
-		name: "a sealed ledger line rewritten, and its digest", want: []string{"L5"}, subject: "lco 2, " + shopDay, shop: signedShop,
+		name: "a sealed ledger line rewritten, and its digest", want: []string{"L5"}, subject: "lco 2, " + firstDay, store: signedStore,
 		sql:   `UPDATE ledger SET id = id + 1000000 WHERE operator_id = 2 AND line = 1`,
 		after: func(t *testing.T, db *sql.DB) { rehashDigest(t, db, 2) },
 	}, {
-		name: "a digest of another day", want: []string{"L5"}, subject: "lco 2, 2027-03-03", shop: signedShop,
-		sql: `UPDATE ledger_digests SET day = '2027-03-03' WHERE operator_id = 2 AND day = '` + shopDay + `'`,
+		name: "a digest of another day", want: []string{"L5"}, subject: "lco 2, 2027-03-03", store: signedStore,
+		sql: `UPDATE ledger_digests SET day = '2027-03-03' WHERE operator_id = 2 AND day = '` + firstDay + `'`,
 	}, {
-		name: "digests cut off at the end", want: []string{"H1"}, subject: "head of {head}", shop: exportedHeadShop,
+		name: "digests cut off at the end", want: []string{"H1"}, subject: "head of {head}", store: exportedHeadStore,
 		sql: `DELETE FROM ledger_digests WHERE number = (SELECT max(number) FROM ledger_digests)`,
 	}, {
-		name: "another MAC than the exported one", want: []string{"A12", "H1"}, subject: "act {signed-4}", shop: exportedHeadShop,
+		name: "another MAC than the exported one", want: []string{"A12", "H1"}, subject: "staff action {signed-4}", store: exportedHeadStore,
 		sql: `UPDATE staff_acts SET mac = x'00' WHERE id = {signed-4}`,
 	},
 }
 
 func TestAudit_TruncatedStaffActionsNeedAHead(t *testing.T) {
-	s := exportedHeadShop(t)
+	s := exportedHeadStore(t)
 	damage{sql: `DELETE FROM staff_acts WHERE id IN ({signed-4}, {signed-3}, {signed-2});
 		DELETE FROM wallet_entries WHERE operator_id = 3 AND seq = 2; DELETE FROM ledger WHERE operator_id = 3 AND line = 2;
 		UPDATE wallets SET balance_paise = 1000, ledger_paise = 1000, entries = 1, ledger_lines = 1 WHERE operator_id = 3;
@@ -245,7 +245,7 @@ func beforeMACs() string {
 }
 
 func TestAudit_StoreFromBeforeMACsIsSealed(t *testing.T) {
-	s := closedShop(t)
+	s := healthyStore(t)
 	damage{sql: beforeMACs()}.plant(t, s)
 	s.settings.Keys = &audit.Keys{}
 	report, err := s.audited(t)
@@ -256,7 +256,7 @@ func TestAudit_StoreFromBeforeMACsIsSealed(t *testing.T) {
 	if before.Hash == "" || before.MAC != "" {
 		t.Errorf("the head is %+v; want one without MACs", before)
 	}
-	node := openShop(t, s.path)
+	node := openEnv(t, s.path)
 	node.ok(node.store.CheckMasterKeys(t.Context(), node.vault.Proofs(), s.now))
 	sealed, started, err := node.store.UseIntegrityKeys(t.Context(), integrity.NewKeys(node.vault.PrimaryID(), node.vault.Derive), s.now)
 	if err != nil || !started || sealed != before.Actions {
@@ -272,7 +272,7 @@ func TestAudit_StoreFromBeforeMACsIsSealed(t *testing.T) {
 }
 
 func TestAudit_WithoutKeySaysWhatItSkipped(t *testing.T) {
-	s := signedShop(t)
+	s := signedStore(t)
 	keys := s.settings.Keys
 	s.settings.Keys, s.settings.NoKeys = nil, "the key is elsewhere"
 	report, err := s.audited(t)
@@ -290,14 +290,14 @@ func TestAudit_WithoutKeySaysWhatItSkipped(t *testing.T) {
 	}
 }
 
-func TestAudit_SignedShopIsClean(t *testing.T) {
-	s := exportedHeadShop(t)
+func TestAudit_SignedStoreIsClean(t *testing.T) {
+	s := exportedHeadStore(t)
 	report, err := s.audited(t)
 	if err != nil || !report.OK || len(report.Skipped) != 0 {
 		t.Fatalf("%+v, %v; want it clean", report, err)
 	}
 	head := report.Head
-	if head.Actions != report.Counts.Actions || head.MAC == "" || head.Day < shopDay || head.Digests != report.Counts.Digests || report.Counts.Unsealed != 0 {
+	if head.Actions != report.Counts.Actions || head.MAC == "" || head.Day < firstDay || head.Digests != report.Counts.Digests || report.Counts.Unsealed != 0 {
 		t.Errorf("the head is %+v of %+v", head, report.Counts)
 	}
 	if report.Compared != 1 {
@@ -308,8 +308,8 @@ func TestAudit_SignedShopIsClean(t *testing.T) {
 // A store goes on under a new primary key, and under the old one again, which stays in
 // the ring.
 func TestAudit_ReplacedMasterKeyIsClean(t *testing.T) {
-	place := newPlace(t)
-	s := openShop(t, place)
+	place := newStorePath(t)
+	s := openEnv(t, place)
 	derive := func(ids ...uint32) func(string) map[uint32][]byte {
 		return func(purpose string) map[uint32][]byte {
 			all := map[uint32][]byte{}
@@ -326,7 +326,7 @@ func TestAudit_ReplacedMasterKeyIsClean(t *testing.T) {
 		s.ok(err)
 		must[subscription.Operator](s)(s.service.CreateOperator(t.Context(), fmt.Sprintf("Operator %d", current), admin.OperatorChange{}))
 		s.topUp(1, "10", fmt.Sprint("NEFT-", s.now.Unix()))
-		s.pass(24 * time.Hour)
+		s.advance(24 * time.Hour)
 		must[int](s)(integrity.Seal(t.Context(), s.store, s.now.Add(time.Hour), integrity.Watch{}))
 	}
 	use(1, 1)
@@ -334,7 +334,7 @@ func TestAudit_ReplacedMasterKeyIsClean(t *testing.T) {
 	use(1, 1, 2)
 	s.ok(s.store.Close())
 	all := derive(1, 2)
-	checked := healthy{path: place, now: s.now, settings: audit.Settings{Keys: &audit.Keys{
+	checked := fixture{path: place, now: s.now, settings: audit.Settings{Keys: &audit.Keys{
 		Proofs: all("proof"), Actions: all(integrity.ActionsPurpose), Digests: all(integrity.DigestsPurpose),
 	}}}
 	report, err := checked.audited(t)

@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// What people sign in with is held against the acts here: those of staff, and those
+// What people sign in with is held against the staff actions here: those of staff, and those
 // by which people change their own login, which are in the same chain.
 //
-// An act says that a password or a second factor was set, and when, never which. A
+// A staff action says that a password or a second factor was set, and when, never which. A
 // hash that was put in another's place is therefore not seen, nor a recovery code or a passkey;
-// and sessions, which end by themselves, leave no act.
+// and sessions, which end by themselves, leave no staff action.
 
-// recoveryCodesMost is how many recovery codes come with a second factor, passkeysMost how
+// maxRecoveryCodes is how many recovery codes come with a second factor, maxPasskeys how
 // many passkeys one person has.
-const recoveryCodesMost, passkeysMost = 10, 10
+const maxRecoveryCodes, maxPasskeys = 10, 10
 
-// What is to be done about a login that is not as the acts say.
+// What is to be done about a login that is not as the staff actions say.
 const (
-	switchOff = "somebody wrote to the store past the service: switch the login off (coax admin login set --username %s --status disabled), " +
+	adviceDisable = "somebody wrote to the store past the service: switch the login off (coax admin login set --username %s --status disabled), " +
 		"and find out who can write there before you trust it again"
-	bringBack = "logins are switched off, never taken out: somebody wrote to the store past the service; " +
+	adviceRestore = "logins are switched off, never taken out: somebody wrote to the store past the service; " +
 		"find out who can write there, and take the row from a backup"
 )
 
@@ -37,10 +37,10 @@ type loginRow struct {
 	passkeys               int64
 }
 
-// readLogins demands that every login is as the last act left it, that an act made
+// readLogins demands that every login is as the last staff action left it, that a staff action made
 // it, and that none is missing.
 func (a *auditor) readLogins() {
-	if !a.has(broughtLogins) {
+	if !a.has(migrationLogins) {
 		return
 	}
 	logins := open(a, "logins", `
@@ -67,13 +67,13 @@ func (a *auditor) readLogins() {
 		for _, l := range found {
 			staff[id] = l.realm == "staff"
 			l.passkeys = keys
-			a.judgeLogin(subject, l)
-			if keys > passkeysMost {
-				a.found("A11", subject, "%q has %d passkeys; expected %d at most: "+switchOff, l.username, keys, passkeysMost, l.username)
+			a.checkLogin(subject, l)
+			if keys > maxPasskeys {
+				a.found("A11", subject, "%q has %d passkeys; expected %d at most: "+adviceDisable, l.username, keys, maxPasskeys, l.username)
 			}
-			if ways > 0 && (ways > recoveryCodesMost || !bool(l.twice) && keys == 0) {
-				a.found("A11", subject, "%q has %d recovery codes; expected %d at most, and none without a second factor: "+switchOff,
-					l.username, ways, recoveryCodesMost, l.username)
+			if ways > 0 && (ways > maxRecoveryCodes || !bool(l.twice) && keys == 0) {
+				a.found("A11", subject, "%q has %d recovery codes; expected %d at most, and none without a second factor: "+adviceDisable,
+					l.username, ways, maxRecoveryCodes, l.username)
 			}
 		}
 	}, logins, codes, passkeys)
@@ -82,7 +82,7 @@ func (a *auditor) readLogins() {
 	for _, subject := range slices.Sorted(maps.Keys(a.histories)) {
 		if h := a.histories[subject]; kindOf(subject) == "login" && !h.claimed {
 			h.claimed = true
-			a.found("A11", subject, "act %d is about %q, and it is not there: %s", h.lastID, fieldsOf(h.state)["username"], bringBack)
+			a.found("A11", subject, "staff action %d is about %q, and it is not there: %s", h.lastID, fieldsOf(h.state)["username"], adviceRestore)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func (a *auditor) readLogins() {
 // openPasskeys counts the passkeys of each login; there are none in a store from before.
 func (a *auditor) openPasskeys() *stream[int64, int64] {
 	query := `SELECT login_id, count(*) FROM login_passkeys GROUP BY login_id ORDER BY login_id`
-	if !a.has(broughtPasskeys) {
+	if !a.has(migrationPasskeys) {
 		query = `SELECT id, 0 FROM logins WHERE id < 0`
 	}
 	return open(a, "login_passkeys", query, func(row scanner, count *int64) (id int64) {
@@ -106,18 +106,18 @@ func sum(counts []int64) (total int64) {
 	return total
 }
 
-func (a *auditor) judgeLogin(subject string, l loginRow) {
+func (a *auditor) checkLogin(subject string, l loginRow) {
 	if l.operator.Valid {
-		a.demandOperator(l.operator.Int64, subject)
+		a.requireOperator(l.operator.Int64, subject)
 	}
 	h := a.histories[subject]
 	if h == nil {
-		a.found("A11", subject, "%q is there as %s, and no act made it: "+switchOff, l.username, l.role, l.username)
+		a.found("A11", subject, "%q is there as %s, and no staff action made it: "+adviceDisable, l.username, l.role, l.username)
 		return
 	}
 	h.claimed = true
 	if h.births != 1 || h.born != "login create" {
-		a.found("A11", subject, "%d acts began it, the last being %q; expected 1 of login create", h.births, h.born)
+		a.found("A11", subject, "%d staff actions began it, the last being %q; expected 1 of login create", h.births, h.born)
 	}
 	present := map[string]string{
 		"username": l.username, "name": l.name, "realm": l.realm, "role": l.role, "disabled": strconv.FormatBool(bool(l.off)),
@@ -135,7 +135,7 @@ func (a *auditor) judgeLogin(subject string, l loginRow) {
 		wrong = append(wrong, fmt.Sprintf("its operator is %d; expected %d", l.operator.Int64, h.operator))
 	}
 	if len(wrong) > 0 {
-		a.found("A11", subject, "%q is not as act %d left it: %s: "+switchOff, l.username, h.lastID, strings.Join(wrong, ", "), l.username)
+		a.found("A11", subject, "%q is not as staff action %d left it: %s: "+adviceDisable, l.username, h.lastID, strings.Join(wrong, ", "), l.username)
 	}
-	a.judgeVersion(subject, l.version, h.acts)
+	a.checkVersion(subject, l.version, h.total)
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// operation is a row of operations, as far as it can be proved.
+// operation is a row of operations, as far as it is audited.
 type operation struct {
 	id, kind, channel, actor, mobile, plan, planName, main, addon, status string
 	operator, planVersion, months, amount, bps, walletBefore              int64
@@ -18,7 +18,7 @@ type operation struct {
 func (op *operation) subject() string { return "operation " + op.id }
 func (op *operation) open() bool      { return op.status == "processing" || op.status == "needs_review" }
 
-// What hangs on an operation.
+// Rows that belong to an operation.
 type (
 	movement struct { // of a wallet
 		kind, actor                                  string
@@ -37,21 +37,20 @@ type (
 	reference struct{ operation string }
 )
 
-// dossier is an operation with everything that hangs on it.
-type dossier struct {
+// operationRows has the rows that belong to an operation.
+type operationRows struct {
 	movements   []movement
 	lines       []bookLine
 	commissions []commission
 	events      []event
 	cycles      int
-	// What the provider said, what became an exception, what staff decided.
+	// Provider calls and exceptions, and staff decisions.
 	evidence evidence
-	settled  []act
-	closed   []act
+	settled  []staffAction
+	closed   []staffAction
 }
 
-// readOperations walks through the operations and all that hangs on them, side
-// by side.
+// readOperations checks the operations and the rows that belong to them.
 func (a *auditor) readOperations() {
 	operations := open(a, "operations", `
 		SELECT id, operator_id, length(fingerprint), kind, channel, actor, mobile, plan_id, plan_version, plan_name, plan_months,
@@ -104,22 +103,22 @@ func (a *auditor) readOperations() {
 
 	walk(func(id string) {
 		ops := operations.take(id)
-		d := dossier{
+		d := operationRows{
 			movements: movements.take(id), lines: lines.take(id), commissions: commissions.take(id), events: events.take(id),
 			cycles: len(cycles.take(id)), evidence: evidence{id: id}, settled: settled.take(id), closed: closed.take(id),
 		}
-		// An operation that nobody can find out about has been asked about for
-		// months: its calls are not kept, only what they come to.
+		// An operation with an unknown outcome may have months of status calls: they are
+		// summarised, not stored.
 		calls.each(id, d.evidence.addCall)
 		exceptions.each(id, d.evidence.addException)
 		if len(ops) == 0 {
-			a.nameOrphans(id, d)
+			a.reportOrphans(id, d)
 			return
 		}
 		if len(ops) > 1 {
 			a.found("M5", "operation "+id, "there are %d operations of this id; expected 1", len(ops))
 		}
-		a.judge(&ops[0], d)
+		a.checkOperation(&ops[0], d)
 	}, operations, movements, lines, commissions, events, cycles, calls, exceptions, settled, closed)
 
 	counts := &a.report.Counts
@@ -127,7 +126,7 @@ func (a *auditor) readOperations() {
 	counts.ProviderCalls, counts.Exceptions = calls.count, exceptions.count
 }
 
-func (a *auditor) nameOrphans(id string, d dossier) {
+func (a *auditor) reportOrphans(id string, d operationRows) {
 	for _, orphan := range []struct {
 		what  string
 		count int
@@ -142,9 +141,9 @@ func (a *auditor) nameOrphans(id string, d dossier) {
 	}
 }
 
-// judge holds an operation against everything that hangs on it.
-func (a *auditor) judge(op *operation, d dossier) {
-	a.demandOperator(op.operator, op.subject())
+// checkOperation compares an operation with the rows that belong to it.
+func (a *auditor) checkOperation(op *operation, d operationRows) {
+	a.requireOperator(op.operator, op.subject())
 	o, counts := a.operatorOf(op.operator), &a.report.Counts.Operations
 	switch op.status {
 	case "success":
@@ -159,15 +158,15 @@ func (a *auditor) judge(op *operation, d dossier) {
 		counts.NeedsReview++
 		o.held += op.amount
 	}
-	a.judgeMoney(op, d)
-	a.judgePrice(op)
-	a.judgeCommission(op, d.commissions)
-	a.judgePath(op, d.events)
-	a.judgeOpen(op)
-	a.judgeAddon(op)
-	a.judgeActors(op, d)
-	a.judgeDecisions(op, d)
-	a.judgeEvidence(op, d)
+	a.checkMoney(op, d)
+	a.checkPrice(op)
+	a.checkCommission(op, d.commissions)
+	a.checkPath(op, d.events)
+	a.checkOpen(op)
+	a.checkAddon(op)
+	a.checkActors(op, d)
+	a.checkDecisions(op, d)
+	a.checkEvidence(op, d)
 	if op.fingerprint != fingerprintBytes {
 		a.found("I2", op.subject(), "its fingerprint has %d bytes; expected %d, or no repetition can be told from another request", op.fingerprint, fingerprintBytes)
 	}
@@ -179,8 +178,7 @@ func (a *auditor) judge(op *operation, d dossier) {
 // fingerprintBytes is the length of an HMAC with SHA-256.
 const fingerprintBytes = 32
 
-// shape is how many rows hang on an operation of a status, beside the one
-// reservation that each has.
+// shape is how many rows belong to an operation of a status, besides its one reservation.
 type shape struct{ refunds, lines, commissions, cycles int }
 
 var shapes = map[string]shape{
@@ -190,7 +188,7 @@ var shapes = map[string]shape{
 	"needs_review": {},
 }
 
-func (a *auditor) judgeMoney(op *operation, d dossier) {
+func (a *auditor) checkMoney(op *operation, d operationRows) {
 	subject, expected := op.subject(), shapes[op.status]
 	reserves, refunds := 0, 0
 	for _, m := range d.movements {
@@ -236,13 +234,13 @@ func (a *auditor) judgeMoney(op *operation, d dossier) {
 	}
 }
 
-func (a *auditor) judgeCommission(op *operation, commissions []commission) {
+func (a *auditor) checkCommission(op *operation, commissions []commission) {
 	subject, expected := op.subject(), shapes[op.status].commissions
 	if len(commissions) != expected {
 		a.found("M4", subject, "it has %d commissions; expected %d, as it is %s", len(commissions), expected, op.status)
 	}
 	if o := a.operators[op.operator]; o.known && !o.rates[op.bps] {
-		a.found("C1", subject, "it pays %d basis points, a rate no act of staff ever gave lco %d", op.bps, op.operator)
+		a.found("C1", subject, "it pays %d basis points, a rate no staff action ever gave lco %d", op.bps, op.operator)
 	}
 	for _, c := range commissions {
 		// Taken apart, so that no product can outgrow an int64.

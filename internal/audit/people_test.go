@@ -18,11 +18,11 @@ import (
 
 var desktop = netip.MustParseAddr("192.0.2.7")
 
-// hire makes the logins of a shop, with whatever staff and people themselves do to
+// createLogins makes the logins of a fixture, with whatever staff and people themselves do to
 // one. Ravi (1) has a password and a second factor of his own, Meena (2) is the first
 // operator's and has a new password to replace, Tara (3) is switched off, and Uma (4)
 // has lost her telephone.
-func (s *shop) hire() {
+func (s *testEnv) createLogins() {
 	s.create("ravi", login.Finance, 0)
 	s.create("meena", login.Owner, 1)
 	s.create("tara", login.Administrator, 0)
@@ -34,19 +34,19 @@ func (s *shop) hire() {
 	s.ok(err)
 	must[login.Person](s)(s.service.ChangeLogin(ctx, 3, admin.LoginChange{Role: new(login.Viewer), Disabled: new(true)}))
 	must[login.Person](s)(s.service.ResetTOTP(ctx, 4))
-	s.pass(time.Hour)
+	s.advance(time.Hour)
 }
 
 const madeUp, chosen = "made up for them", "chosen by themselves"
 
-func (s *shop) create(username string, role login.Role, operator int64) {
+func (s *testEnv) create(username string, role login.Role, operator int64) {
 	s.Helper()
 	_, _, err := s.service.CreateLogin(s.Context(), admin.NewLogin{Username: username, Name: "Name of " + username, Role: role, OperatorID: operator, Password: madeUp})
 	s.ok(err)
 }
 
 // enrol has somebody sign in, choose a password and set up a second factor.
-func (s *shop) enrol(username, password string) {
+func (s *testEnv) enrol(username, password string) {
 	s.Helper()
 	ctx, people := s.Context(), login.New(s.store, s.vault, login.Config{Now: s.clock})
 	token, _, err := people.SignIn(ctx, login.Attempt{Username: username, Password: password, Address: desktop})
@@ -60,7 +60,7 @@ func (s *shop) enrol(username, password string) {
 }
 
 // codeNow is what an app shows that was given a secret: RFC 6238, by our own hand.
-func (s *shop) codeNow(secret string) string {
+func (s *testEnv) codeNow(secret string) string {
 	s.Helper()
 	key, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)
 	s.ok(err)
@@ -141,16 +141,16 @@ var loginDamage = []damage{
 	},
 }
 
-// What is said of a login names it, what differs, and what is to be done.
-func TestWhatIsWrongWithALoginIsSaidInWordsToActOn(t *testing.T) {
-	s := closedShop(t)
+// A violation names the login, what differs, and what to do.
+func TestAudit_LoginViolationSaysWhatToDo(t *testing.T) {
+	s := healthyStore(t)
 	damage{sql: `UPDATE logins SET role = 'administrator', disabled = 0 WHERE id = 3`}.plant(t, s)
 	report, err := audited(t, s.path, s.now)
 	if err != nil || len(report.Violations) != 1 {
 		t.Fatalf("%v, %v; want one violation", report.Violations, err)
 	}
 	for _, want := range []string{
-		`A11 login 3: "tara" is not as act `, `disabled is "false"; expected "true"`, `role is "administrator"; expected "viewer"`,
+		`A11 login 3: "tara" is not as staff action `, `disabled is "false"; expected "true"`, `role is "administrator"; expected "viewer"`,
 		"coax admin login set --username tara --status disabled",
 	} {
 		if told := report.Violations[0].String(); !strings.Contains(told, want) {
@@ -159,11 +159,11 @@ func TestWhatIsWrongWithALoginIsSaidInWordsToActOn(t *testing.T) {
 	}
 }
 
-// Whoever acts on a login that was tampered with does not cover that up.
-func TestALoginThatWasMendedAfterwardsIsStillTold(t *testing.T) {
-	place := closedShop(t)
+// A later action on a login that was tampered with does not hide that.
+func TestAudit_ReportsLoginRepairedLater(t *testing.T) {
+	place := healthyStore(t)
 	damage{sql: `UPDATE logins SET role = 'administrator' WHERE id = 1`}.plant(t, place)
-	s := openShop(t, place.path)
+	s := openEnv(t, place.path)
 	s.now = place.now
 	must[login.Person](s)(s.service.ChangeLogin(t.Context(), 1, admin.LoginChange{Role: new(login.Finance)}))
 	s.ok(s.store.Close())
@@ -173,10 +173,10 @@ func TestALoginThatWasMendedAfterwardsIsStillTold(t *testing.T) {
 	}
 }
 
-// A store from before there were logins is proved all the same.
-func TestAStoreFromBeforeThereWereLoginsIsProved(t *testing.T) {
-	s := openShop(t, newPlace(t))
-	place := healthy{path: s.place, now: s.now}
+// A store from before there were logins can be audited.
+func TestAudit_StoreBeforeLogins(t *testing.T) {
+	s := openEnv(t, newStorePath(t))
+	place := fixture{path: s.path, now: s.now}
 	_, err := s.service.CreateOperator(t.Context(), "Asha Cable", admin.OperatorChange{})
 	s.ok(err)
 	s.ok(s.store.Close())

@@ -23,10 +23,10 @@ type monthOf struct {
 	month    string
 }
 
-// readPeriods keeps the months that were closed and holds them against the acts of
+// readPeriods keeps the months that were closed and holds them against the staff actions of
 // staff that closed them.
 func (a *auditor) readPeriods() {
-	if !a.has(broughtProposals) {
+	if !a.has(migrationProposals) {
 		return
 	}
 	a.periods = map[monthOf]*period{}
@@ -39,36 +39,36 @@ func (a *auditor) readPeriods() {
 			row(&p.operator, &p.month, &p.operations, &p.amount, &p.by, &p.closed)
 			return p.operator
 		})
-	acts := open(a, "staff_acts", `
+	actions := open(a, "staff_acts", `
 		SELECT operator_id, id, actor, subject, after_state, at FROM staff_acts WHERE action = 'commission close' ORDER BY operator_id`,
-		func(row scanner, act *act) int64 {
-			row(&act.operator, &act.id, &act.actor, &act.subject, &act.after, &act.at)
-			return act.operator
+		func(row scanner, action *staffAction) int64 {
+			row(&action.operator, &action.id, &action.actor, &action.subject, &action.after, &action.at)
+			return action.operator
 		})
 	walk(func(operator int64) {
-		said := map[string][]act{}
-		acts.each(operator, func(act *act) { said[act.subject] = append(said[act.subject], *act) })
+		said := map[string][]staffAction{}
+		actions.each(operator, func(action *staffAction) { said[action.subject] = append(said[action.subject], *action) })
 		periods.each(operator, func(p *period) {
 			name := subject(p.month, operator)
-			a.demandOperator(operator, name)
+			a.requireOperator(operator, name)
 			kept := *p
 			a.periods[monthOf{operator, p.month}] = &kept
 			closings := said[name]
 			delete(said, name)
 			if len(closings) != 1 {
-				a.found("A9", name, "it is closed, and %d acts of staff closed it; expected 1", len(closings))
+				a.found("A9", name, "it is closed, and %d staff actions closed it; expected 1", len(closings))
 				return
 			}
-			act, state := closings[0], fieldsOf(closings[0].after)
-			if act.actor != p.by || act.at != p.closed || state["operations"] != fmt.Sprint(p.operations) || state["amount"] != rupees(p.amount) {
-				a.found("A9", name, "it was closed by %s at %s with %d operations and %s; expected what act %d says, %s at %s with %s and %s",
-					p.by, moment(p.closed), p.operations, rupees(p.amount), act.id, act.actor, moment(act.at), state["operations"], state["amount"])
+			action, state := closings[0], fieldsOf(closings[0].after)
+			if action.actor != p.by || action.at != p.closed || state["operations"] != fmt.Sprint(p.operations) || state["amount"] != rupees(p.amount) {
+				a.found("A9", name, "it was closed by %s at %s with %d operations and %s; expected what staff action %d says, %s at %s with %s and %s",
+					p.by, moment(p.closed), p.operations, rupees(p.amount), action.id, action.actor, moment(action.at), state["operations"], state["amount"])
 			}
 		})
 		for _, name := range slices.Sorted(maps.Keys(said)) {
-			a.found("A9", name, "act %d closed it, and it is not closed", said[name][0].id)
+			a.found("A9", name, "staff action %d closed it, and it is not closed", said[name][0].id)
 		}
-	}, periods, acts)
+	}, periods, actions)
 	a.report.Counts.Periods = periods.count
 }
 

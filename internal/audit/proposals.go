@@ -10,7 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// What takes two people: each step of a proposal has its act, one person proposes
+// What takes two people: each step of a proposal has its staff action, one person proposes
 // and another approves, and what was approved was done then, by who approved it.
 
 // proposalLifeMS is how long a proposal waits for its second person.
@@ -26,7 +26,7 @@ type proposal struct {
 	decided                              sql.NullInt64
 }
 
-// steps are the acts that a proposal of a status has behind it.
+// steps are the staff actions that a proposal of a status has behind it.
 var steps = map[string][]string{
 	"open":      {"proposal make"},
 	"lapsed":    {"proposal make"},
@@ -35,13 +35,13 @@ var steps = map[string][]string{
 	"withdrawn": {"proposal make", "proposal withdraw"},
 }
 
-// readProposals holds the proposals against the acts of staff.
+// readProposals holds the proposals against the staff actions.
 func (a *auditor) readProposals() {
-	if !a.has(broughtProposals) {
+	if !a.has(migrationProposals) {
 		return
 	}
 	wants := `subject, change`
-	if !a.has(broughtSubjects) {
+	if !a.has(migrationSubjects) {
 		wants = `'', ''`
 	}
 	proposals := open(a, "proposals", `
@@ -53,26 +53,26 @@ func (a *auditor) readProposals() {
 				&p.status, &p.checker, &p.decided, &p.answer, &p.subject, &p.change)
 			return subject
 		})
-	acts := open(a, "staff_acts", `
+	actions := open(a, "staff_acts", `
 		SELECT subject, id, operator_id, actor, action, after_state, reason, at
 		  FROM staff_acts WHERE action IN ('proposal make', 'proposal approve', 'proposal decline', 'proposal withdraw')
 		 ORDER BY subject `+bytewise+`, id`,
-		func(row scanner, act *act) string {
-			row(&act.subject, &act.id, &act.operator, &act.actor, &act.action, &act.after, &act.reason, &act.at)
-			return act.subject
+		func(row scanner, action *staffAction) string {
+			row(&action.subject, &action.id, &action.operator, &action.actor, &action.action, &action.after, &action.reason, &action.at)
+			return action.subject
 		})
 	matters := map[string]string{} // that are open
 	walk(func(subject string) {
-		found, said := proposals.take(subject), acts.take(subject)
+		found, said := proposals.take(subject), actions.take(subject)
 		if len(found) != 1 {
-			a.found("A10", subject, "there are %d proposals of this id, and %d acts of staff on it; expected 1", len(found), len(said))
+			a.found("A10", subject, "there are %d proposals of this id, and %d staff actions on it; expected 1", len(found), len(said))
 			return
 		}
 		p := found[0]
 		if p.operator != 0 || p.subject == "" {
-			a.demandOperator(p.operator, subject)
+			a.requireOperator(p.operator, subject)
 		}
-		a.judgeProposal(subject, p, said)
+		a.checkProposal(subject, p, said)
 		if p.status == "open" {
 			matter := fmt.Sprintf("%d %s", p.operator, p.matter)
 			if other := matters[matter]; other != "" {
@@ -80,28 +80,28 @@ func (a *auditor) readProposals() {
 			}
 			matters[matter] = subject
 		}
-	}, proposals, acts)
+	}, proposals, actions)
 	a.report.Counts.Proposals = proposals.count
 }
 
-func (a *auditor) judgeProposal(subject string, p proposal, said []act) {
+func (a *auditor) checkProposal(subject string, p proposal, said []staffAction) {
 	expected := steps[p.status]
 	var told []string
-	for _, act := range said {
-		told = append(told, act.action)
+	for _, action := range said {
+		told = append(told, action.action)
 	}
 	if expected == nil || strings.Join(told, ", ") != strings.Join(expected, ", ") {
-		a.found("A10", subject, "it is %s, and the acts of staff on it are %q; expected %q", p.status, told, expected)
+		a.found("A10", subject, "it is %s, and the staff actions on it are %q; expected %q", p.status, told, expected)
 		return
 	}
-	for i, act := range said {
+	for i, action := range said {
 		who, at, reason := p.maker, p.made, p.reason
 		if i > 0 {
 			who, at, reason = p.checker.String, p.decided.Int64, p.answer
 		}
-		if act.actor != who || act.at != at || act.operator != p.operator || act.reason != reason {
-			a.found("A10", subject, "%q is by %s at %s, %q; expected what act %d says, %s at %s, %q",
-				act.action, who, moment(at), reason, act.id, act.actor, moment(act.at), act.reason)
+		if action.actor != who || action.at != at || action.operator != p.operator || action.reason != reason {
+			a.found("A10", subject, "%q is by %s at %s, %q; expected what staff action %d says, %s at %s, %q",
+				action.action, who, moment(at), reason, action.id, action.actor, moment(action.at), action.reason)
 		}
 		status := "open"
 		if i > 0 {
@@ -111,8 +111,8 @@ func (a *auditor) judgeProposal(subject string, p proposal, said []act) {
 			"kind": p.kind, "amount": rupees(p.amount), "maker": p.maker, "status": status, "reference": p.reference,
 			"subject": p.subject, "change": p.change, "transaction_id": p.transaction, "confirm": strconv.FormatBool(bool(p.confirm)),
 		}
-		if difference := firstDifference(fieldsOf(act.after), present); difference != "" {
-			a.found("A10", subject, "it is not as act %d left it: %s", act.id, difference)
+		if difference := firstDifference(fieldsOf(action.after), present); difference != "" {
+			a.found("A10", subject, "it is not as staff action %d left it: %s", action.id, difference)
 		}
 	}
 	switch {
@@ -125,9 +125,9 @@ func (a *auditor) judgeProposal(subject string, p proposal, said []act) {
 	}
 }
 
-// judgeApproval demands that an approval follows the act that it approves, which
-// the same person did at the same moment.
-func (a *auditor) judgeApproval(done, approval *act) {
+// checkApproval requires that an approval follows the staff action that it approves, by the
+// same actor at the same time.
+func (a *auditor) checkApproval(done, approval *staffAction) {
 	state := fieldsOf(approval.after)
 	same := done.actor == approval.actor && done.at == approval.at && done.operator == approval.operator && done.origin == approval.origin
 	var want string
@@ -157,7 +157,7 @@ func (a *auditor) judgeApproval(done, approval *act) {
 		same = same && plannedAs(done, state["change"])
 	}
 	if !same || done.action+": "+done.subject != want {
-		a.found("A10", approval.subject, "act %d approves %s of %s, and the act before it is %q by %s (%s); expected what was approved",
+		a.found("A10", approval.subject, "staff action %d approves %s of %s, and the staff action before it is %q by %s (%s); expected what was approved",
 			approval.id, want, state["amount"], done.action+": "+done.subject, done.actor, moved(done))
 	}
 }
@@ -165,19 +165,19 @@ func (a *auditor) judgeApproval(done, approval *act) {
 // wantedOf is what a proposal about a login wants.
 func wantedOf(state map[string]string) map[string]string { return fieldsOf(state["change"]) }
 
-// moved is what an act did to a wallet's balance.
-func moved(act *act) string {
-	before, err1 := money.Parse(fieldsOf(act.before)["wallet_balance"])
-	after, err2 := money.Parse(fieldsOf(act.after)["wallet_balance"])
+// moved returns the change of a wallet's balance by a staff action.
+func moved(action *staffAction) string {
+	before, err1 := money.Parse(fieldsOf(action.before)["wallet_balance"])
+	after, err2 := money.Parse(fieldsOf(action.after)["wallet_balance"])
 	if err1 != nil || err2 != nil {
 		return ""
 	}
 	return after.Sub(before).String()
 }
 
-// plannedAs reports whether an act left a plan as a proposal wanted it, one version
+// plannedAs reports whether a staff action left a plan as a proposal wanted it, one version
 // after the one that the proposal was made from.
-func plannedAs(act *act, change string) bool {
+func plannedAs(action *staffAction, change string) bool {
 	var wanted struct {
 		Was struct {
 			Version int64 `json:"version"`
@@ -187,7 +187,7 @@ func plannedAs(act *act, change string) bool {
 	if json.Unmarshal([]byte(change), &wanted) != nil {
 		return false
 	}
-	plan, left := fieldsOf(string(wanted.Plan)), fieldsOf(act.after)
+	plan, left := fieldsOf(string(wanted.Plan)), fieldsOf(action.after)
 	for _, field := range []string{"name", "description", "price", "duration", "type", "main", "addon"} {
 		if plan[field] != left[field] {
 			return false

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// broughtReferences: references are unique across operators.
-var broughtReferences = migration{sqlite: 21, postgres: 16}
+// migrationReferences: references are unique across operators.
+var migrationReferences = migration{sqlite: 21, postgres: 16}
 
 // readReferences demands that a reference was credited once, whichever the operator and
 // the spelling. Entries that are older than this rule may share one: their rows say so
 // by filled, and all but the first have a copy of 1 and more.
 func (a *auditor) readReferences() {
-	if !a.has(broughtReferences) {
+	if !a.has(migrationReferences) {
 		return
 	}
 	type row struct {

@@ -11,13 +11,13 @@ import (
 // A mobile number and an id of an operator that was deleted long ago are sold again,
 // through the real processor, and the books of both operators hold.
 func TestAudit_ReleasedNumberIsClean(t *testing.T) {
-	shop := closedShop(t)
-	s := openShop(t, shop.path)
-	s.now = shop.now
+	store := healthyStore(t)
+	s := openEnv(t, store.path)
+	s.now = store.now
 	s.topUp(3, "219", "rest")
 	s.order(3, operation.Activate, "first-owner", "BASIC-1", "500001", "success")
 	s.ok(s.service.DeleteOperator(s.Context(), 3))
-	s.pass(subscription.UndeleteWithin + time.Hour)
+	s.advance(subscription.UndeleteWithin + time.Hour)
 	s.order(1, operation.Activate, "second-owner", "BASIC-1", "500001", "success")
 	s.order(1, operation.Renew, "second-renewed", "BASIC-1", "500001", "success")
 	op, _, err := s.store.OperationByKey(s.Context(), 1, "second-owner")
@@ -30,7 +30,7 @@ func TestAudit_ReleasedNumberIsClean(t *testing.T) {
 	}
 	now := s.clock()
 	s.ok(s.store.Close())
-	report, err := audited(t, shop.path, now)
+	report, err := audited(t, store.path, now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// Counts is what was read, and what it comes to.
+// Counts has the number of rows read, and sums.
 type Counts struct {
 	Operators     int64      `json:"operators"`
 	Wallets       int64      `json:"wallets"`
@@ -44,20 +44,20 @@ type Operations struct {
 	Failed      int64 `json:"failed"`
 }
 
-// Sums is the money of all operators together.
+// Sums is the money of all operators.
 type Sums struct {
-	// Credited is what top-ups and adjustments brought.
+	// Credited is the sum of top-ups and adjustments.
 	Credited money.Amount `json:"credited"`
-	// Charged is what successful operations cost, Held what open ones hold.
+	// Charged is the price of successful operations, Held that of open ones.
 	Charged money.Amount `json:"charged"`
 	Held    money.Amount `json:"held"`
-	// Balance and Ledger are what the wallets say.
+	// Balance and Ledger are the sums of the wallets.
 	Balance    money.Amount `json:"balance"`
 	Ledger     money.Amount `json:"ledger"`
 	Commission money.Amount `json:"commission"`
 }
 
-// Invariant is something that must hold in every store at every moment.
+// Invariant is what must hold in every store at every moment.
 type Invariant struct {
 	ID      string
 	Promise string
@@ -73,7 +73,7 @@ var Invariants = []Invariant{
 	{"M5", "an operator's idempotency key stands for one operation, an id for one, and none is sent to the provider twice"},
 	{"M6", "the charge is the price of the plan's version that was in force"},
 	{"M7", "the balance an operation saw before it is its wallet entry's"},
-	{"M8", "money comes in by staff under a reference used once by any operator, and moves otherwise only with an operation and by who made or decided it"},
+	{"M8", "staff credit money under a reference used once across all operators, and other money moves only with an operation, by its actor or the person who decided it"},
 	{"M9", "money is given back at most once"},
 	{"L1", "a ledger has no gap and each sum follows from the one before"},
 	{"L2", "a wallet's ledger sum is its last ledger line's"},
@@ -85,24 +85,24 @@ var Invariants = []Invariant{
 	{"S1", "an operation went only where the state machine allows, and is where its history says"},
 	{"S2", "a customer has at most one open operation at a time"},
 	{"S3", "a mobile number and a subscriber id belong to one subscriber"},
-	{"S4", "nothing is stuck: somebody or something will look at every open operation"},
+	{"S4", "nothing is stuck: every open operation has a lease, a next check or waits for a person"},
 	{"S5", "a success has its subscriber and cycle, a pending subscriber its open activation, a failed activation neither"},
 	{"S6", "a subscriber's expiry is what the purchases, in their order, come to"},
-	{"S9", "every outcome rests on the provider's word or a person's, and where the two differ there is an exception"},
-	{"I2", "every operation keeps the whole fingerprint that tells a repetition from another request"},
+	{"S9", "every outcome rests on a provider reply or a person's decision, and where the two differ there is an exception"},
+	{"I2", "every operation has the full fingerprint that tells a replay from another request"},
 	{"I5", "no renewal repeats another of the same subscriber and plan within two minutes"},
-	{"T1", "what happened later carries a later time, and what happened together the same"},
-	{"O1", "no row refers to an operation that is not there"},
-	{"O2", "no row refers to an operator that is not there, and every operator has a wallet"},
+	{"T1", "later events have later timestamps, and events of one transaction the same"},
+	{"O1", "no row refers to a missing operation"},
+	{"O2", "no row refers to a missing operator, and every operator has a wallet"},
 	{"A1", "a key is one key, and a nonce of it was used by one request"},
-	{"A3", "every change of an account, a whitelist, a key or a login moved the version that nodes compare"},
-	{"A6", "in no minute more requests were let in than the operator's limit"},
-	{"A9", "every act of staff is in the chain, and everything staff can change or decide is as the last act left it"},
-	{"A10", "what takes two people was proposed by one and approved by another, once, and done then"},
+	{"A3", "every change of an account, a whitelist, a key or a login incremented the version that nodes compare"},
+	{"A6", "in no minute were more requests admitted than the operator's limit"},
+	{"A9", "every staff action is in the chain, and everything staff can change or decide is as the last one left it"},
+	{"A10", "what needs approval was proposed by one person and approved by another, once, and carried out then"},
 	{"L5", "wallet entries and ledger lines are as they were when their day was sealed"},
 	{"A12", "no staff action was changed, added or removed by anybody without the master key"},
 	{"H1", "the store contains every exported head that it is compared with"},
-	{"A11", "every login was made by an act, is as the last act on it left it, and none is missing"},
+	{"A11", "every login was created by a staff action, is as the last one on it left it, and none is missing"},
 }
 
 var india = time.FixedZone("IST", 19_800)

@@ -50,10 +50,10 @@ type measurement struct {
 	Process          int64 // bytes of memory that the process had at its largest; 0 if nobody knows
 }
 
-// TestWhatAnAuditKeepsDoesNotGrowWithTheRows audits a store, and another one four
+// TestAudit_MemoryIsBounded audits a store, and another one four
 // times as large. With COAX_TEST_AUDIT_OPERATIONS the larger one has that many
 // operations.
-func TestWhatAnAuditKeepsDoesNotGrowWithTheRows(t *testing.T) {
+func TestAudit_MemoryIsBounded(t *testing.T) {
 	operations := bulkOperations(t, 4_000)
 	batch := min(operations/16, 5_000) // small enough for either
 	small, large := measured(t, operations/4, batch), measured(t, operations, batch)
@@ -72,7 +72,7 @@ func TestWhatAnAuditKeepsDoesNotGrowWithTheRows(t *testing.T) {
 // but the audit has to do with.
 func measured(t *testing.T, operations, batch int) (m measurement) {
 	t.Helper()
-	place := newPlace(t)
+	place := newStorePath(t)
 	began := time.Now()
 	count, now := fillBulk(t, place, operations)
 	filled := time.Since(began)
@@ -80,7 +80,7 @@ func measured(t *testing.T, operations, batch int) (m measurement) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(t.Context(), program, "-test.run=^TestAnAuditInAProcessOfItsOwn$")
+	command := exec.CommandContext(t.Context(), program, "-test.run=^TestAudit_InOwnProcess$")
 	command.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d %s", placeVariable, now.UnixMilli(), batch, place))
 	output, err := command.CombinedOutput()
 	_, line, found := strings.Cut(string(output), measuredMark)
@@ -100,9 +100,9 @@ const (
 	measuredMark  = "measured: "
 )
 
-// TestAnAuditInAProcessOfItsOwn is what measured starts. It is a test because
+// TestAudit_InOwnProcess is what measured starts. It is a test because
 // what it needs wants one; started by anybody else, it has nothing to do.
-func TestAnAuditInAProcessOfItsOwn(t *testing.T) {
+func TestAudit_InOwnProcess(t *testing.T) {
 	given := os.Getenv(placeVariable)
 	if given == "" {
 		return
@@ -113,7 +113,7 @@ func TestAnAuditInAProcessOfItsOwn(t *testing.T) {
 	if _, err := fmt.Sscan(given, &now, &batch, &place); err != nil {
 		t.Fatal(err)
 	}
-	tx := begin(t, peek(t, place))
+	tx := begin(t, openReadOnly(t, place))
 	var asked []string
 	var reading audit.Snapshot = listener{tx, &asked}
 	if pgtest.Chosen() {
@@ -152,14 +152,13 @@ func largest(t *testing.T) int64 {
 	return kilobytes << 10
 }
 
-// A measure that notices nothing would look just like an audit that keeps
-// nothing.
-func TestTheMeasureNoticesWhatIsKept(t *testing.T) {
-	s := closedShop(t)
+// A broken measure would look like an audit that stores nothing.
+func TestPeak_MeasuresKeptMemory(t *testing.T) {
+	s := healthyStore(t)
 	keeping := func(bytes int) (kept int64, times int) {
 		var hoard [][]byte
 		var p peak
-		_, err := audit.Run(t.Context(), snapshot(t, peek(t, s.path)), s.now, func(what string, rows int64) {
+		_, err := audit.Run(t.Context(), snapshot(t, openReadOnly(t, s.path)), s.now, func(what string, rows int64) {
 			hoard = append(hoard, make([]byte, bytes))
 			p.look(what, rows)
 		})
@@ -177,7 +176,7 @@ func TestTheMeasureNoticesWhatIsKept(t *testing.T) {
 	}
 }
 
-// listener writes down what an audit asks.
+// listener records the audit's queries.
 type listener struct {
 	audit.Snapshot
 	asked *[]string
@@ -206,9 +205,8 @@ var (
 	sortedOnSQLite = []string{"nonces", "rate_counters"}
 )
 
-// noLargeTableIsSorted demands that the many rows come in the order of an index.
-// A store that had to sort them would first write them all out to temporary files
-// of its own.
+// noLargeTableIsSorted requires that large tables are read in the order of an index. Sorting
+// would first write all rows to temporary files.
 func noLargeTableIsSorted(t *testing.T, tx *sql.Tx, asked []string) {
 	t.Helper()
 	explained := 0
@@ -229,7 +227,7 @@ func noLargeTableIsSorted(t *testing.T, tx *sql.Tx, asked []string) {
 		}
 	}
 	if explained < 15 {
-		t.Errorf("only %d questions were explained", explained)
+		t.Errorf("only %d queries were explained", explained)
 	}
 }
 

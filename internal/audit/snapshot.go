@@ -8,26 +8,25 @@ import (
 	"strings"
 )
 
-// Snapshot is one moment of a store. A read transaction of SQLite is one as it
-// stands; one of PostgreSQL is made so by Postgres.
+// Snapshot is a consistent snapshot of a store: a read transaction of SQLite, or one of
+// PostgreSQL wrapped by Postgres.
 //
-// Several questions are open at a time: the audit walks through several tables
-// side by side.
+// Several queries are open at a time: the audit reads several tables in parallel.
 type Snapshot interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// The dialects differ in two things, and both are here: what the order of texts
-// is, and how many questions a connection answers at a time.
+// The dialects differ in two things: the order of texts, and how many queries a connection
+// runs at a time.
 
-// bytewise stands behind a text that rows are ordered by. The audit merges
-// tables by the order of bytes, which is SQLite's order; PostgreSQL has to be
-// told. To SQLite it is a comment.
+// bytewise follows a text column in ORDER BY. The audit merges tables in the order of
+// bytes, which is SQLite's default; for PostgreSQL it becomes a collation. To SQLite it is
+// a comment.
 const bytewise = `/* bytewise */`
 
 // Postgres makes a snapshot of a transaction on PostgreSQL, which should be
-// read-only and repeatable read. A connection there answers one question at a
-// time, so that rows come through cursors, a batch at a time.
+// read-only and repeatable read. A connection runs one query at a time, so that rows come
+// through cursors, a batch at a time.
 func Postgres(tx Snapshot) Snapshot { return postgres{tx, cursorBatch} }
 
 type postgres struct {
@@ -35,17 +34,17 @@ type postgres struct {
 	batch int // rows that are fetched at a time
 }
 
-// cursorBatch is what PostgreSQL does at a stretch: about a millisecond's work,
-// during which an audit cannot rest.
+// cursorBatch is how many rows PostgreSQL reads at once: about a millisecond's work, during
+// which an audit cannot rest.
 const cursorBatch = 200
 
-// cursor asks one question and hands out its rows: one by one from SQLite, in
-// batches from PostgreSQL.
+// cursor runs one query and returns its rows: one by one from SQLite, in batches from
+// PostgreSQL.
 type cursor struct {
 	a *auditor
 	// rows are being read; nil between batches and at the end.
 	rows *sql.Rows
-	// fetch asks for the next batch; empty if there is none.
+	// fetch is the statement for the next batch; empty if there is none.
 	fetch string
 	batch int
 }
@@ -77,7 +76,7 @@ func (c *cursor) query(query string) {
 	c.rows = rows
 }
 
-// more reads what comes next, a row or a batch.
+// more reads the next row or batch.
 func (c *cursor) more(read func()) {
 	if c.fetch == "" {
 		if c.next() {
@@ -115,14 +114,14 @@ func (c *cursor) close() {
 	}
 }
 
-// stream is the rows of one question in the order of a key, so that several
-// streams with the same key can be walked side by side.
+// stream has the rows of one query in the order of a key, so that several streams with the
+// same key can be merged.
 type stream[K cmp.Ordered, T any] struct {
 	*cursor
 	what  string
 	read  func(row scanner, into *T) K
 	ahead []keyedRow[K, T]
-	at    int // the row that comes next, of those ahead
+	at    int // the next row of those ahead
 	last  K
 	count int64
 	taken []T
@@ -145,7 +144,7 @@ func open[K cmp.Ordered, T any](a *auditor, what, query string, read func(scanne
 	return s
 }
 
-// scan reads the row that the cursor is at.
+// scan reads the cursor's current row.
 func (s *stream[K, T]) scan(into ...any) {
 	if err := s.rows.Scan(into...); err != nil {
 		s.a.fail("read %s: %w", s.what, err)
@@ -171,7 +170,7 @@ func (s *stream[K, T]) fill() {
 	}
 }
 
-// peek is the key of the row that comes next.
+// peek returns the key of the next row.
 func (s *stream[K, T]) peek() (key K, here bool) {
 	if s.at == len(s.ahead) {
 		return key, false
@@ -179,7 +178,7 @@ func (s *stream[K, T]) peek() (key K, here bool) {
 	return s.ahead[s.at].key, true
 }
 
-// each visits the rows of a key, which is the lowest there is.
+// each visits the rows of a key, which must be the next one.
 func (s *stream[K, T]) each(key K, visit func(*T)) {
 	for {
 		if next, here := s.peek(); !here || next != key {
@@ -227,8 +226,8 @@ func walk[K cmp.Ordered](visit func(K), streams ...keyed[K]) {
 	}
 }
 
-// restEvery is after how many rows an audit may rest: a fraction of a millisecond's
-// work, so that whoever says how long it works at a time can mean a millisecond.
+// restEvery is after how many rows an audit may rest: a fraction of a millisecond's work,
+// so that the caller can limit its working time to a millisecond.
 const restEvery = 64
 
 // tick counts a row.
@@ -242,10 +241,10 @@ func (a *auditor) tick(what string) {
 	}
 }
 
-// flag is a truth that one store keeps as 0 and 1 and another as a boolean.
+// flag is a boolean that SQLite stores as 0 and 1.
 type flag bool
 
-// Scan reads either.
+// Scan reads either representation.
 func (f *flag) Scan(value any) error {
 	switch v := value.(type) {
 	case bool:

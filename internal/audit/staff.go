@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// What staff can change is held against the acts here, thing by thing.
+// What staff can change is compared with the staff actions here.
 
 func (a *auditor) readOperators() {
 	type account struct {
@@ -20,7 +20,7 @@ func (a *auditor) readOperators() {
 		secondFactor                     flag
 	}
 	secondFactor := "second_factor_required"
-	if !a.has(broughtPeople) {
+	if !a.has(migrationPeople) {
 		secondFactor = "0"
 	}
 	accounts := open(a, "operators", `
@@ -44,51 +44,51 @@ func (a *auditor) readOperators() {
 				continue
 			}
 			if deleted := o.status == "deleted"; deleted != (h.last == "lco delete") {
-				a.found("A9", subject, "it is %s, and the last act of staff on it is %q", o.status, h.last)
+				a.found("A9", subject, "it is %s, and the last staff action on it is %q", o.status, h.last)
 			}
-			a.holdAgainst(subject, "the account", h.state, map[string]string{
+			a.compareState(subject, "the account", h.state, map[string]string{
 				"name": o.name, "status": o.status, "api": o.api, "rate_limit": strconv.FormatInt(o.rateLimit, 10),
 				"commission_bps": strconv.FormatInt(o.bps, 10), "low_balance": rupees(o.low),
 				"second_factor_required": strconv.FormatBool(bool(o.secondFactor)),
 			})
-			changes := h.acts
+			changes := h.total
 			if whitelist := a.histories["whitelist of "+subject]; whitelist != nil {
-				changes += whitelist.acts
+				changes += whitelist.total
 			}
-			a.judgeVersion(subject, o.version, changes)
+			a.checkVersion(subject, o.version, changes)
 		}
 	}, accounts)
 	a.report.Counts.Operators = accounts.count
 }
 
-// judgeVersion demands that every act moved the version that nodes compare: a
-// change that did not would stay unknown to whoever has read the row before.
-func (a *auditor) judgeVersion(subject string, version, acts int64) {
-	if version != acts {
-		a.found("A3", subject, "its version is %d; expected %d, one for each act of staff", version, acts)
+// checkVersion requires that every staff action incremented the version that nodes compare:
+// otherwise a node that has cached the row would not see the change.
+func (a *auditor) checkVersion(subject string, version, changes int64) {
+	if version != changes {
+		a.found("A3", subject, "its version is %d; expected %d, one for each staff action", version, changes)
 	}
 }
 
 func (a *auditor) readKeys() {
 	type key struct {
-		id, operator, version     int64
-		hash                      []byte
-		hint, permissions         string
-		revoked, expires, heiress sql.NullInt64
+		id, operator, version       int64
+		hash                        []byte
+		hint, permissions           string
+		revoked, expires, successor sql.NullInt64
 	}
 	owners := map[string]int64{} // of hashes
 	keys := open(a, "credentials", `
 		SELECT id, operator_id, version, key_hash, hint, permissions, revoked_at, expires_at, replaced_by
 		  FROM credentials ORDER BY id`,
 		func(row scanner, k *key) int64 {
-			row(&k.id, &k.operator, &k.version, &k.hash, &k.hint, &k.permissions, &k.revoked, &k.expires, &k.heiress)
+			row(&k.id, &k.operator, &k.version, &k.hash, &k.hint, &k.permissions, &k.revoked, &k.expires, &k.successor)
 			return k.id
 		})
 	walk(func(id int64) {
 		subject := fmt.Sprintf("key %d", id)
 		keys.each(id, func(k *key) {
 			a.keys[id] = true
-			a.demandOperator(k.operator, subject)
+			a.requireOperator(k.operator, subject)
 			if other, taken := owners[string(k.hash)]; taken {
 				a.found("A1", subject, "it is the same key as key %d; expected a key to be one", other)
 			}
@@ -97,17 +97,17 @@ func (a *auditor) readKeys() {
 			if h == nil {
 				return
 			}
-			a.judgeVersion(subject, k.version, h.acts)
+			a.checkVersion(subject, k.version, h.total)
 			revocations := 0
 			if k.revoked.Valid {
 				revocations = 1
 			}
 			if h.actions["key revoke"] != revocations {
-				a.found("A9", subject, "%d acts of staff revoked it; expected %d", h.actions["key revoke"], revocations)
+				a.found("A9", subject, "%d staff actions revoked it; expected %d", h.actions["key revoke"], revocations)
 			}
-			a.holdAgainst(subject, "the key", h.state, map[string]string{
+			a.compareState(subject, "the key", h.state, map[string]string{
 				"key": k.hint, "permissions": sorted(k.permissions), "revoked_at": second(k.revoked), "expires_at": second(k.expires),
-				"replaced_by": strconv.FormatInt(k.heiress.Int64, 10),
+				"replaced_by": strconv.FormatInt(k.successor.Int64, 10),
 			})
 		})
 	}, keys)
@@ -127,32 +127,32 @@ func (a *auditor) readWhitelists() {
 	present := map[string]string{}
 	walk(func(id int64) {
 		subject := fmt.Sprintf("whitelist of lco %d", id)
-		a.demandOperator(id, subject)
+		a.requireOperator(id, subject)
 		var texts []string
 		entries.each(id, func(e *entry) { texts = append(texts, asPeopleWrite(e.text)) })
 		slices.Sort(texts)
 		present[subject] = strings.Join(texts, ",")
 		if a.histories[subject] == nil {
-			a.found("A9", subject, "it has %s, and no act of staff put that there", present[subject])
+			a.found("A9", subject, "it has %s, and no staff action put that there", present[subject])
 		}
 	}, entries)
 	for _, subject := range slices.Sorted(maps.Keys(a.histories)) {
 		if h := a.histories[subject]; kindOf(subject) == "whitelist of lco" {
 			h.claimed = true // an empty list has no rows to be found by
-			a.holdAgainst(subject, "it", h.state, map[string]string{"list": present[subject]})
+			a.compareState(subject, "it", h.state, map[string]string{"list": present[subject]})
 		}
 	}
 	a.report.Counts.Whitelist = entries.count
 }
 
-// demandOperator names a row whose operator is not there.
-func (a *auditor) demandOperator(id int64, subject string) {
+// requireOperator reports a row whose operator is missing.
+func (a *auditor) requireOperator(id int64, subject string) {
 	if o := a.operators[id]; o == nil || !o.known {
 		a.found("O2", subject, "it belongs to lco %d, which is not there", id)
 	}
 }
 
-// asPeopleWrite writes a single address without its length, as the acts do.
+// asPeopleWrite formats a single address without its prefix length, as staff actions do.
 func asPeopleWrite(entry string) string {
 	if prefix, err := netip.ParsePrefix(entry); err == nil && prefix.IsSingleIP() {
 		return prefix.Addr().String()
@@ -169,7 +169,7 @@ func sorted(list string) string {
 	return strings.Join(parts, ",")
 }
 
-// second is a moment as the acts write it; empty if there is none.
+// second formats a moment as staff actions do; empty if there is none.
 func second(ms sql.NullInt64) string {
 	if !ms.Valid {
 		return ""

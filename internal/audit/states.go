@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// legal is every step an operation may take. The empty status is before it
-// began.
-var legal = map[[2]string]bool{
+// transitions are the allowed transitions of an operation. The empty status is before the
+// first event.
+var transitions = map[[2]string]bool{
 	{"", "processing"}:             true,
 	{"processing", "success"}:      true,
 	{"processing", "failed"}:       true,
@@ -16,8 +16,8 @@ var legal = map[[2]string]bool{
 	{"needs_review", "failed"}:     true,
 }
 
-// judgePath holds an operation against its history.
-func (a *auditor) judgePath(op *operation, events []event) {
+// checkPath compares an operation with its history.
+func (a *auditor) checkPath(op *operation, events []event) {
 	subject := op.subject()
 	status, epoch, at := "", int64(0), int64(0)
 	for i, e := range events {
@@ -27,7 +27,7 @@ func (a *auditor) judgePath(op *operation, events []event) {
 		if e.from.String != status {
 			a.found("S1", subject, "event %d goes from %q; expected from %q, where the event before ended", e.seq, e.from.String, status)
 		}
-		if !legal[[2]string{e.from.String, e.to}] {
+		if !transitions[[2]string{e.from.String, e.to}] {
 			a.found("S1", subject, "event %d goes from %q to %q; no operation may", e.seq, e.from.String, e.to)
 		}
 		if e.epoch < epoch {
@@ -63,14 +63,14 @@ func (a *auditor) judgePath(op *operation, events []event) {
 }
 
 const (
-	// stuckAfterMS is how long after a lease somebody must have taken over.
+	// stuckAfterMS is how long after the end of its lease an operation must have been taken over.
 	stuckAfterMS = 30_000
-	// longestWaitThereIs is the longest wait between two checks that can be set.
-	longestWaitThereIs = 24 * time.Hour
+	// defaultLongestWait is the longest wait between two checks that can be set.
+	defaultLongestWait = 24 * time.Hour
 )
 
-// judgeOpen finds what nobody will ever look at again.
-func (a *auditor) judgeOpen(op *operation) {
+// checkOpen finds open operations that will not be checked again.
+func (a *auditor) checkOpen(op *operation) {
 	if !op.open() {
 		return
 	}
@@ -92,12 +92,12 @@ func (a *auditor) judgeOpen(op *operation) {
 	case !op.nextCheck.Valid && max(op.review.Int64, op.created)+stuckAfterMS < a.now:
 		a.found("S4", subject, "it is in review, and neither a check nor a person is expected; expected one of them")
 	case op.nextCheck.Valid && op.nextCheck.Int64 > a.now+a.longestWait+stuckAfterMS:
-		a.found("S4", subject, "it is in review and looked at next at %s; expected within %s", moment(op.nextCheck.Int64), a.patience())
+		a.found("S4", subject, "it is in review and looked at next at %s; expected within %s", moment(op.nextCheck.Int64), a.maxWait())
 	}
 }
 
-// judgeAddon finds a combo whose second half nobody is after.
-func (a *auditor) judgeAddon(op *operation) {
+// checkAddon finds a combo whose missing add-on will not be tried again.
+func (a *auditor) checkAddon(op *operation) {
 	if op.status != "success" || !op.addonStatus.Valid || op.addonStatus.String == "success" || op.addonStatus.String == "closed" {
 		return
 	}
@@ -105,8 +105,8 @@ func (a *auditor) judgeAddon(op *operation) {
 	case !op.addonNext.Valid:
 		a.found("S4", op.subject(), "its add-on is %s, and no attempt is expected; expected one until it works or a person closes it", op.addonStatus.String)
 	case op.addonNext.Int64 > a.now+a.longestWait+stuckAfterMS:
-		a.found("S4", op.subject(), "its add-on is %s and tried next at %s; expected within %s", op.addonStatus.String, moment(op.addonNext.Int64), a.patience())
+		a.found("S4", op.subject(), "its add-on is %s and tried next at %s; expected within %s", op.addonStatus.String, moment(op.addonNext.Int64), a.maxWait())
 	}
 }
 
-func (a *auditor) patience() time.Duration { return time.Duration(a.longestWait) * time.Millisecond }
+func (a *auditor) maxWait() time.Duration { return time.Duration(a.longestWait) * time.Millisecond }

@@ -22,11 +22,11 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
-// The shop trades on SQLite or, with COAX_TEST_STORE=postgres, on PostgreSQL. A
-// place is the path of a file, or the address of a database.
+// The tests use SQLite or, with COAX_TEST_STORE=postgres, PostgreSQL. A path is that of a
+// file, or the URL of a database.
 
-// shopStore is what a shop asks of a store.
-type shopStore interface {
+// testStore is the store of a testEnv.
+type testStore interface {
 	access.Store
 	admin.Store
 	catalogue.Store
@@ -37,8 +37,8 @@ type shopStore interface {
 	Close() error
 }
 
-// newPlace is where nothing is yet.
-func newPlace(t testing.TB) string {
+// newStorePath returns the path of a new store.
+func newStorePath(t testing.TB) string {
 	t.Helper()
 	if pgtest.Chosen() {
 		return pgtest.NewDatabase(t)
@@ -46,17 +46,17 @@ func newPlace(t testing.TB) string {
 	return filepath.Join(t.TempDir(), "coax.db")
 }
 
-// keptPlace stays when the test ends; forget removes it.
-func keptPlace() (place string, forget func(), err error) {
+// persistentStore stays when the test ends; forget removes it.
+func persistentStore() (path string, forget func(), err error) {
 	if pgtest.Chosen() {
-		place, err := pgtest.KeptDatabase()
-		return place, func() {}, err
+		path, err := pgtest.KeptDatabase()
+		return path, func() {}, err
 	}
 	folder, err := os.MkdirTemp("", "coax-audit-")
 	return filepath.Join(folder, "coax.db"), func() { _ = os.RemoveAll(folder) }, err
 }
 
-func copyPlace(t testing.TB, from string) string {
+func copyStore(t testing.TB, from string) string {
 	t.Helper()
 	if pgtest.Chosen() {
 		return pgtest.CopyDatabase(t, from)
@@ -65,38 +65,37 @@ func copyPlace(t testing.TB, from string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	to := newPlace(t)
+	to := newStorePath(t)
 	if err := os.WriteFile(to, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return to
 }
 
-func openStore(ctx context.Context, place string) (shopStore, error) {
+func openStore(ctx context.Context, path string) (testStore, error) {
 	if pgtest.Chosen() {
-		return postgres.Open(ctx, place, postgres.Options{})
+		return postgres.Open(ctx, path, postgres.Options{})
 	}
-	return sqlite.Open(ctx, place, sqlite.Options{})
+	return sqlite.Open(ctx, path, sqlite.Options{})
 }
 
-// peek opens a place for looking.
-func peek(t testing.TB, place string) *sql.DB {
+// openReadOnly opens a store for reading.
+func openReadOnly(t testing.TB, path string) *sql.DB {
 	t.Helper()
-	return openPlace(t, place, "?mode=ro&_pragma=busy_timeout(5000)&_pragma=query_only(1)")
+	return openDB(t, path, "?mode=ro&_pragma=busy_timeout(5000)&_pragma=query_only(1)")
 }
 
-// openUnruled opens a place where no rule between rows, and no rule of a row's
-// own, stands in the way of damage.
-func openUnruled(t testing.TB, place string) *sql.DB {
+// openWithoutConstraints opens a store without foreign keys and check constraints.
+func openWithoutConstraints(t testing.TB, path string) *sql.DB {
 	t.Helper()
-	db := openPlace(t, place, "?_pragma=foreign_keys(0)&_pragma=ignore_check_constraints(1)")
+	db := openDB(t, path, "?_pragma=foreign_keys(0)&_pragma=ignore_check_constraints(1)")
 	db.SetMaxOpenConns(1)
 	if pgtest.Chosen() {
 		for _, statement := range []string{
 			`SET session_replication_role = replica`,
 			`DO $$ DECLARE c record; BEGIN
-				FOR c IN SELECT conrelid::regclass AS place, conname FROM pg_constraint WHERE contype = 'c' AND conrelid <> 0 AND connamespace = 'public'::regnamespace LOOP
-					EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', c.place, c.conname);
+				FOR c IN SELECT conrelid::regclass AS path, conname FROM pg_constraint WHERE contype = 'c' AND conrelid <> 0 AND connamespace = 'public'::regnamespace LOOP
+					EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', c.path, c.conname);
 				END LOOP; END $$`,
 		} {
 			if _, err := db.Exec(statement); err != nil {
@@ -107,14 +106,14 @@ func openUnruled(t testing.TB, place string) *sql.DB {
 	return db
 }
 
-func openPlace(t testing.TB, place, options string) *sql.DB {
+func openDB(t testing.TB, path, options string) *sql.DB {
 	t.Helper()
 	var db *sql.DB
 	var err error
 	if pgtest.Chosen() {
-		db, err = postgres.OpenSQL(place)
+		db, err = postgres.OpenSQL(path)
 	} else {
-		db, err = sql.Open("sqlite", "file:"+place+options)
+		db, err = sql.Open("sqlite", "file:"+path+options)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +122,7 @@ func openPlace(t testing.TB, place, options string) *sql.DB {
 	return db
 }
 
-// loosened are the statements that take every constraint from a table.
+// loosened returns statements that drop every constraint of a table.
 func loosened(table string) string {
 	cascade := ""
 	if pgtest.Chosen() {
@@ -132,15 +131,15 @@ func loosened(table string) string {
 	return fmt.Sprintf("CREATE TABLE loose AS SELECT * FROM %[1]s; DROP TABLE %[1]s%[2]s; ALTER TABLE loose RENAME TO %[1]s;\n", table, cascade)
 }
 
-// inDialect says in PostgreSQL's words what damage says in SQLite's.
-func inDialect(statements string) string {
+// forDialect translates damage from SQLite to PostgreSQL.
+func forDialect(statements string) string {
 	if !pgtest.Chosen() {
 		return statements
 	}
 	return strings.NewReplacer("rowid", "ctid", "zeroblob(32)", "decode(repeat('00', 32), 'hex')", "x'00'", `'\x00'`).Replace(statements)
 }
 
-// snapshot begins to read a place as the command does.
+// snapshot begins to read a store as the command does.
 func snapshot(t testing.TB, db *sql.DB) audit.Snapshot {
 	t.Helper()
 	tx := begin(t, db)

@@ -77,19 +77,19 @@ func (a *auditor) readSubscribers() {
 			// They come in no order, and the report should be the same each time.
 			slices.SortFunc(present, func(a, b subscriber) int { return cmp.Compare(a.mobile, b.mobile) })
 		}
-		life.judgeOneAtATime()
-		life.judgeDuplicates()
+		life.checkOneAtATime()
+		life.checkDuplicates()
 		if len(present) == 0 {
-			life.judgeNobody()
+			life.checkNobody()
 			return
 		}
-		a.demandOperator(present[0].operator, life.subject)
+		a.requireOperator(present[0].operator, life.subject)
 		life.who = present[0]
-		life.judge()
+		life.checkOperation()
 	}, subscribers, cycles, purchases)
 	for _, id := range slices.Sorted(maps.Keys(a.operators)) {
 		if o := a.operators[id]; o.imported != o.imports {
-			a.found("A9", fmt.Sprintf("lco %d", id), "%d of its subscribers came from elsewhere; expected %d, as acts of staff say", o.imported, o.imports)
+			a.found("A9", fmt.Sprintf("lco %d", id), "%d of its subscribers came from elsewhere; expected %d, as staff actions say", o.imported, o.imports)
 		}
 	}
 	a.report.Counts.Subscribers, a.report.Counts.Cycles = subscribers.count, cycles.count
@@ -107,8 +107,8 @@ type life struct {
 	open    []purchase
 }
 
-// judgeOneAtATime demands that no operation began while another was open.
-func (l *life) judgeOneAtATime() {
+// checkOneAtATime demands that no operation began while another was open.
+func (l *life) checkOneAtATime() {
 	if len(l.open) > 1 {
 		l.a.found("S2", l.subject, "operations %s and %s are both open; expected one at most", l.open[0].id, l.open[1].id)
 	}
@@ -139,10 +139,10 @@ func (l *life) judgeOneAtATime() {
 // duplicateMS is how long a renewal keeps its like away.
 const duplicateMS = 120_000
 
-// judgeDuplicates looks at how things stood when each renewal was reserved: what
+// checkDuplicates looks at how things stood when each renewal was reserved: what
 // became of it later does not excuse it. The rows are in the order of their
 // beginnings.
-func (l *life) judgeDuplicates() {
+func (l *life) checkDuplicates() {
 	last := map[string]purchase{} // the latest success with each plan
 	for _, p := range l.all {
 		if p.kind == "activate" {
@@ -158,9 +158,9 @@ func (l *life) judgeDuplicates() {
 	}
 }
 
-// judgeNobody: where there is no subscriber nothing may have been bought, and
+// checkNobody: where there is no subscriber nothing may have been bought, and
 // nothing may be held.
-func (l *life) judgeNobody() {
+func (l *life) checkNobody() {
 	for _, p := range slices.Concat(l.bought, l.open) {
 		l.a.found("S5", p.where(), "it is %s, and its %s is not there", p.status, l.subject)
 	}
@@ -174,7 +174,7 @@ func (s *subscriber) number() string {
 	return strings.TrimPrefix(s.mobile, fmt.Sprintf("released:%d:", s.operator))
 }
 
-func (l *life) judge() {
+func (l *life) checkOperation() {
 	if o := l.a.operators[l.who.operator]; o != nil && !o.deleted && l.who.number() != l.who.mobile {
 		l.a.found("S3", l.subject, "its mobile was released, and its operator is not deleted; expected that of deleted operators alone")
 	}
@@ -247,7 +247,7 @@ func (l *life) replay() {
 		l.a.operatorOf(l.who.operator).imported++
 	}
 	for _, p := range l.bought {
-		l.a.judgeMeaning(p, expiry)
+		l.a.checkMeaning(p, expiry)
 		expiry = sql.NullInt64{Int64: p.planned, Valid: true}
 		if p.transaction.Valid {
 			transaction = p.transaction
@@ -259,7 +259,7 @@ func (l *life) replay() {
 		}
 	}
 	for _, p := range l.open {
-		l.a.judgeMeaning(p, expiry)
+		l.a.checkMeaning(p, expiry)
 	}
 	if l.who.expires != expiry {
 		l.a.found("S6", l.subject, "it expires %s; expected %s, from %d purchases", orNever(l.who.expires), orNever(expiry), len(l.bought))
@@ -275,8 +275,8 @@ func (l *life) replay() {
 	}
 }
 
-// judgeMeaning holds what a purchase says it does against the rules.
-func (a *auditor) judgeMeaning(p purchase, expiry sql.NullInt64) {
+// checkMeaning holds what a purchase says it does against the rules.
+func (a *auditor) checkMeaning(p purchase, expiry sql.NullInt64) {
 	if p.previous != expiry {
 		a.found("S6", p.where(), "it found the expiry %s; expected %s", orNever(p.previous), orNever(expiry))
 	}

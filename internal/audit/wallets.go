@@ -22,8 +22,8 @@ type (
 	}
 )
 
-// readWallets folds every operator's entries and ledger and holds its wallet
-// against both, and against its operations.
+// readWallets adds up every operator's wallet entries and ledger, and compares its wallet
+// with both and with its operations.
 func (a *auditor) readWallets() {
 	wallets := open(a, "wallets", `
 		SELECT operator_id, balance_paise, ledger_paise, entries, ledger_lines FROM wallets ORDER BY operator_id`,
@@ -45,21 +45,21 @@ func (a *auditor) readWallets() {
 			row(&l.id, &l.operator, &l.line, &l.kind, &l.amount, &l.balanceAfter, &l.text, &l.operation, &l.created)
 			return l.operator
 		})
-	acts := open(a, "staff_acts", `
+	actions := open(a, "staff_acts", `
 		SELECT id, operator_id, actor, action, subject, before_state, after_state, at
 		  FROM staff_acts WHERE action IN ('wallet topup', 'wallet adjust') ORDER BY operator_id, id`,
-		func(row scanner, act *act) int64 {
-			row(&act.id, &act.operator, &act.actor, &act.action, &act.subject, &act.before, &act.after, &act.at)
-			return act.operator
+		func(row scanner, action *staffAction) int64 {
+			row(&action.id, &action.operator, &action.actor, &action.action, &action.subject, &action.before, &action.after, &action.at)
+			return action.operator
 		})
 	operators := open(a, "operators", `SELECT id FROM operators ORDER BY id`,
 		func(row scanner, id *int64) int64 {
 			row(id)
 			return *id
 		})
-	streams := []keyed[int64]{wallets, entries, lines, acts, operators}
+	streams := []keyed[int64]{wallets, entries, lines, actions, operators}
 	var digests *stream[int64, digest]
-	if a.has(broughtIntegrity) {
+	if a.has(migrationIntegrity) {
 		digests = open(a, "ledger_digests", `SELECT `+digestColumns+` FROM ledger_digests ORDER BY operator_id, day`,
 			func(row scanner, d *digest) int64 {
 				readDigest(row, d)
@@ -80,7 +80,7 @@ func (a *auditor) readWallets() {
 		f.sealedEntries.finish()
 		lines.each(id, f.addLine)
 		f.sealedLines.finish()
-		paid := acts.take(id)
+		paid := actions.take(id)
 		if !isOperator {
 			a.found("O2", f.subject, "%d wallets, %d wallet entries, %d ledger lines and %d payments belong to it, and it is not there",
 				len(present), f.entries, f.lines, len(paid))
@@ -92,13 +92,13 @@ func (a *auditor) readWallets() {
 		} else {
 			f.close(present[0])
 		}
-		f.judgeCredits(paid)
+		f.checkCredits(paid)
 	}, streams...)
 	counts := &a.report.Counts
 	counts.Wallets, counts.WalletEntries, counts.LedgerLines = wallets.count, entries.count, lines.count
 }
 
-// fold is one operator's money as its rows add up.
+// fold adds up one operator's wallet entries and ledger lines.
 type fold struct {
 	a       *auditor
 	id      int64
@@ -107,10 +107,10 @@ type fold struct {
 	entries, seq, balance int64 // what the last entry says
 	lines, line, ledger   int64 // what the last ledger line says
 	credited              int64
-	// What did not come of an operation; the rest is too much to keep.
+	// Those without an operation; the others are too many to store.
 	credits []entry
 	booked  []ledgerLine
-	// The rows as digests have them.
+	// The rows by the days of their digests.
 	sealedEntries, sealedLines sealedRows
 }
 
@@ -128,7 +128,7 @@ func (f *fold) addEntry(e *entry) {
 	if e.balanceAfter < 0 {
 		f.a.found("M3", where(), "the balance after it is %s; expected nothing below zero", rupees(e.balanceAfter))
 	}
-	// The fold goes on from what is there, so that one break is told once.
+	// Continue from the stored values, so that one break is reported once.
 	f.seq, f.balance = e.seq, e.balanceAfter
 
 	byStaff := e.kind == "topup" || e.kind == "adjust"
@@ -149,7 +149,7 @@ func (f *fold) addEntry(e *entry) {
 	}
 }
 
-// signed is what a line adds to the ledger's sum.
+// signed is the line's amount with its sign.
 func (l *ledgerLine) signed() int64 {
 	if l.kind == "credit" {
 		return l.amount
@@ -177,7 +177,7 @@ func (f *fold) addLine(l *ledgerLine) {
 	}
 }
 
-// close holds the wallet against what its rows came to.
+// close compares the wallet with the sums of its rows.
 func (f *fold) close(w wallet) {
 	o := f.a.operatorOf(f.id)
 	if w.balance != f.balance || w.entries != f.seq {

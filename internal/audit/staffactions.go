@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// act is one act of staff as it was written down.
-type act struct {
+// staffAction is a row of staff_acts.
+type staffAction struct {
 	id, operator, at               int64
 	actor, action, subject, reason string
 	before, after, origin          string
@@ -22,75 +22,75 @@ type act struct {
 	macKey                         sql.NullInt64
 }
 
-// history is what the acts say of one thing that staff can change.
+// history is the sequence of staff actions on one thing that staff can change.
 type history struct {
-	born   string // the action of the act that began it; empty if none did
+	born   string // the action that created it; empty if none did
 	births int
-	acts   int64  // how many there were in all
+	total  int64  // how many there were in all
 	last   string // the last action
-	state  string // what the last act left
+	state  string // after the last action
 	lastID int64
-	// operator is whose it was by the last act; zero if nobody's.
+	// operator is the last action's; zero if it has none.
 	operator int64
 	actions  map[string]int
 	// versions are the states by their version, for plans.
 	versions map[int64][]string
-	// claimed: the thing itself was found.
+	// claimed: the thing itself exists.
 	claimed bool
 }
 
-// readActs proves the chain and keeps what the acts left behind.
-func (a *auditor) readActs() {
+// readStaffActions checks the chain and records the histories.
+func (a *auditor) readStaffActions() {
 	var previous []byte
-	var last act
+	var last staffAction
 	origin := "origin"
-	if !a.has(broughtProposals) {
+	if !a.has(migrationProposals) {
 		origin = "''"
 	}
 	mac := "mac, mac_key"
-	if !a.has(broughtIntegrity) {
+	if !a.has(migrationIntegrity) {
 		mac = "NULL, NULL"
 	}
 	chain := a.readChainStart()
-	acts := open(a, "staff_acts", `
+	actions := open(a, "staff_acts", `
 		SELECT id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash, `+origin+`, `+mac+`
 		  FROM staff_acts ORDER BY id`,
-		func(row scanner, act *act) int64 {
-			row(&act.id, &act.operator, &act.actor, &act.action, &act.subject, &act.before, &act.after, &act.reason, &act.at, &act.hash, &act.origin, &act.mac, &act.macKey)
-			return act.id
+		func(row scanner, action *staffAction) int64 {
+			row(&action.id, &action.operator, &action.actor, &action.action, &action.subject, &action.before, &action.after, &action.reason, &action.at, &action.hash, &action.origin, &action.mac, &action.macKey)
+			return action.id
 		})
 	walk(func(id int64) {
-		acts.each(id, func(act *act) {
-			if expected := act.chained(previous); !slices.Equal(act.hash, expected) {
-				a.found("A9", fmt.Sprintf("act %d", id), "its hash is %s; expected %s: it, or one before it, was changed, added or taken out",
-					short(act.hash), short(expected))
+		actions.each(id, func(action *staffAction) {
+			if expected := action.chained(previous); !slices.Equal(action.hash, expected) {
+				a.found("A9", fmt.Sprintf("staff action %d", id), "its hash is %s; expected %s: it, or one before it, was changed, added or taken out",
+					short(action.hash), short(expected))
 			}
-			// The chain goes on from what is there, so that one break is told once.
-			previous = act.hash
-			a.addAction(chain, act, &last)
-			a.keep(act)
-			if act.action == "proposal approve" {
-				a.judgeApproval(&last, act)
+			// Continue from the stored hash, so that one break is reported once.
+			previous = action.hash
+			a.addAction(chain, action, &last)
+			a.keep(action)
+			if action.action == "proposal approve" {
+				a.checkApproval(&last, action)
 			}
-			last = *act
+			last = *action
 		})
-	}, acts)
+	}, actions)
 	a.closeActions(chain, &last)
 	a.report.ActionsHead = hex.EncodeToString(previous)
-	a.report.Counts.Actions = acts.count
+	a.report.Counts.Actions = actions.count
 }
 
-// chained is the hash an act must have after the one before it: SHA-256 over
-// its fields, each behind its length as eight bytes. Where it came from is one of
-// them if that is known.
-func (act *act) chained(previous []byte) []byte {
+// chained returns the hash that an action must have after the one before it: SHA-256 over
+// its fields, each after its length as eight bytes. The origin is one of them if there is
+// one.
+func (action *staffAction) chained(previous []byte) []byte {
 	var text []byte
 	fields := []string{
-		string(previous), act.actor, act.action, act.reason, strconv.FormatInt(act.at, 10), strconv.FormatInt(act.operator, 10),
-		act.subject, act.before, act.after,
+		string(previous), action.actor, action.action, action.reason, strconv.FormatInt(action.at, 10), strconv.FormatInt(action.operator, 10),
+		action.subject, action.before, action.after,
 	}
-	if act.origin != "" {
-		fields = append(fields, act.origin)
+	if action.origin != "" {
+		fields = append(fields, action.origin)
 	}
 	for _, field := range fields {
 		text = binary.BigEndian.AppendUint64(text, uint64(len(field)))
@@ -107,59 +107,59 @@ func short(hash []byte) string {
 	return hex.EncodeToString(hash) + "…"
 }
 
-// keep follows the things whose state the acts record. Top-ups are not among
-// them: they are many, and are held against the wallet's entries one by one.
-func (a *auditor) keep(act *act) {
-	if act.subject == fmt.Sprintf("subscribers of lco %d", act.operator) {
-		imported, _ := strconv.ParseInt(fieldsOf(act.after)["imported"], 10, 64)
-		a.operatorOf(act.operator).imports += imported
+// keep records the history of what an action changed. Top-ups are left out: there are many,
+// and they are compared with the wallet entries one by one.
+func (a *auditor) keep(action *staffAction) {
+	if action.subject == fmt.Sprintf("subscribers of lco %d", action.operator) {
+		imported, _ := strconv.ParseInt(fieldsOf(action.after)["imported"], 10, 64)
+		a.operatorOf(action.operator).imports += imported
 		return
 	}
-	kind := kindOf(act.subject)
+	kind := kindOf(action.subject)
 	if kind == "" {
 		return
 	}
-	h := a.histories[act.subject]
+	h := a.histories[action.subject]
 	if h == nil {
 		h = &history{actions: map[string]int{}}
-		a.histories[act.subject] = h
+		a.histories[action.subject] = h
 	}
-	if act.before == "" { // it was not there
+	if action.before == "" { // it is new
 		h.births++
-		h.born = act.action
+		h.born = action.action
 	}
-	if difference := firstDifference(fieldsOf(h.state), fieldsOf(act.before)); difference != "" {
+	if difference := firstDifference(fieldsOf(h.state), fieldsOf(action.before)); difference != "" {
 		invariant := "A9"
 		if kind == "login" {
 			invariant = "A11"
 		}
-		a.found(invariant, act.subject, "act %d found it changed by nobody: %s", act.id, difference)
+		a.found(invariant, action.subject, "staff action %d found it changed by nobody: %s", action.id, difference)
 	}
-	h.last, h.lastID, h.state, h.operator = act.action, act.id, act.after, act.operator
-	h.acts++
-	h.actions[act.action]++
+	h.last, h.lastID, h.state, h.operator = action.action, action.id, action.after, action.operator
+	h.total++
+	h.actions[action.action]++
 	switch kind {
 	case "lco":
-		if rate, err := strconv.ParseInt(fieldsOf(act.after)["commission_bps"], 10, 64); err == nil {
-			a.operatorOf(act.operator).rates[rate] = true
+		if rate, err := strconv.ParseInt(fieldsOf(action.after)["commission_bps"], 10, 64); err == nil {
+			a.operatorOf(action.operator).rates[rate] = true
 		}
-		if most, err := strconv.ParseInt(fieldsOf(act.after)["rate_limit"], 10, 64); err == nil {
-			o := a.operatorOf(act.operator)
-			o.limits = append(o.limits, limit{act.at, most})
+		if most, err := strconv.ParseInt(fieldsOf(action.after)["rate_limit"], 10, 64); err == nil {
+			o := a.operatorOf(action.operator)
+			o.limits = append(o.limits, limit{action.at, most})
 		}
 	case "login":
-		a.keepAccess(act)
+		a.keepAccess(action)
 	case "plan":
-		version, _ := strconv.ParseInt(fieldsOf(act.after)["version"], 10, 64)
+		version, _ := strconv.ParseInt(fieldsOf(action.after)["version"], 10, 64)
 		if h.versions == nil {
 			h.versions = map[int64][]string{}
 		}
-		h.versions[version] = append(h.versions[version], act.after)
+		h.versions[version] = append(h.versions[version], action.after)
 	}
 }
 
-// kindOf is what a subject names, of the things whose state is followed. All but
-// plans are numbered; whatever else begins with the same words is not meant.
+// kindOf returns the kind of a subject whose history is recorded; empty for others. All but
+// plans are numbered.
 func kindOf(subject string) string {
 	for _, kind := range []string{"lco", "key", "plan", "whitelist of lco", "login"} {
 		if rest, is := strings.CutPrefix(subject, kind+" "); is {
@@ -180,7 +180,7 @@ func (a *auditor) operatorOf(id int64) *operator {
 	return o
 }
 
-// closeHistories names what the acts made and nobody found.
+// closeHistories names what the staff actions made and nobody found.
 func (a *auditor) closeHistories() {
 	for _, version := range a.planVersions() {
 		subject := "plan " + version.plan
@@ -192,10 +192,10 @@ func (a *auditor) closeHistories() {
 		states := h.versions[version.version]
 		delete(h.versions, version.version)
 		if len(states) != 1 {
-			a.found("A9", subject, "version %d has %d acts of staff; expected 1", version.version, len(states))
+			a.found("A9", subject, "version %d has %d staff actions; expected 1", version.version, len(states))
 			continue
 		}
-		a.holdAgainst(subject, fmt.Sprintf("version %d of it", version.version), states[0], map[string]string{
+		a.compareState(subject, fmt.Sprintf("version %d of it", version.version), states[0], map[string]string{
 			"name": version.name, "price": rupees(version.price), "duration": fmt.Sprint(version.months), "type": version.kind,
 			"main": version.main, "addon": version.addon, "retired": fmt.Sprint(bool(version.retired)),
 		})
@@ -203,14 +203,14 @@ func (a *auditor) closeHistories() {
 	for _, subject := range slices.Sorted(maps.Keys(a.histories)) {
 		h := a.histories[subject]
 		if id, is := strings.CutPrefix(subject, "plan "); is && h.claimed {
-			a.holdAgainst(subject, "it", h.state, map[string]string{"description": a.descriptions[id]})
+			a.compareState(subject, "it", h.state, map[string]string{"description": a.descriptions[id]})
 		}
 		if !h.claimed {
-			a.found("A9", subject, "an act of staff made it (%s), and it is not there", h.born)
+			a.found("A9", subject, "a staff action made it (%s), and it is not there", h.born)
 			continue
 		}
 		for _, version := range slices.Sorted(maps.Keys(h.versions)) {
-			a.found("A9", subject, "an act of staff made version %d, and its history has none", version)
+			a.found("A9", subject, "a staff action made version %d, and its history has none", version)
 		}
 	}
 	a.histories = nil
@@ -229,21 +229,21 @@ func (a *auditor) planVersions() []planVersion {
 func (a *auditor) claim(subject string, beginnings ...string) *history {
 	h := a.histories[subject]
 	if h == nil {
-		a.found("A9", subject, "it is there, and no act of staff made it; expected one of %s", strings.Join(beginnings, ", "))
+		a.found("A9", subject, "it is there, and no staff action made it; expected one of %s", strings.Join(beginnings, ", "))
 		return nil
 	}
 	h.claimed = true
 	if h.births != 1 || !slices.Contains(beginnings, h.born) {
-		a.found("A9", subject, "%d acts of staff began it, the last being %q; expected 1 of %s", h.births, h.born, strings.Join(beginnings, ", "))
+		a.found("A9", subject, "%d staff actions began it, the last being %q; expected 1 of %s", h.births, h.born, strings.Join(beginnings, ", "))
 	}
 	return h
 }
 
-// holdAgainst compares a thing with the state its last act left it in. Fields
-// that the act did not know, or that are new since, are not compared.
-func (a *auditor) holdAgainst(subject, what, state string, present map[string]string) {
+// compareState compares a thing with the state its last act left it in. Fields
+// that the staff action did not know, or that are new since, are not compared.
+func (a *auditor) compareState(subject, what, state string, present map[string]string) {
 	if difference := firstDifference(fieldsOf(state), present); difference != "" {
-		a.found("A9", subject, "%s is not as the last act of staff left it: %s", what, difference)
+		a.found("A9", subject, "%s is not as the last staff action left it: %s", what, difference)
 	}
 }
 

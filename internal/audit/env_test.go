@@ -19,28 +19,28 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// opening is when every shop opens.
+// opening is the start of every fixture's time.
 var opening = time.Date(2027, 3, 1, 12, 0, 0, 0, subscription.IST).UTC()
 
-// shop is a store at work: a real one, the real processor, the real service of
-// staff. Only the provider and the clock are the test's own.
-type shop struct {
+// testEnv is a real store with the real processor and staff service. Only the provider and
+// the clock are fakes.
+type testEnv struct {
 	testing.TB
-	place     string
-	store     shopStore
+	path      string
+	store     testStore
 	vault     *access.Vault
 	service   *admin.Service
 	processor *operation.Processor
 
 	mu      sync.Mutex
 	now     time.Time
-	tick    time.Duration // what a look at the clock costs
+	tick    time.Duration // how far each reading advances the clock
 	verdict func(operation.Order) operation.Outcome
-	dies    bool // the node dies before it can write what the provider said
+	crashes bool // the node crashes before it can settle
 	keys    map[string]string
 }
 
-func openShop(t testing.TB, path string) *shop {
+func openEnv(t testing.TB, path string) *testEnv {
 	t.Helper()
 	store, err := openStore(t.Context(), path)
 	if err != nil {
@@ -54,69 +54,69 @@ func openShop(t testing.TB, path string) *shop {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &shop{TB: t, place: path, store: store, vault: vault, now: opening, keys: map[string]string{}}
+	s := &testEnv{TB: t, path: path, store: store, vault: vault, now: opening, keys: map[string]string{}}
 	s.service = admin.NewService(store, vault, "cli:asha", s.clock)
-	s.processor = operation.NewProcessor(mortal{store, s}, s.prices(), s, operation.NewBreaker(nil), s.config(subscription.ThirtyDays))
+	s.processor = operation.NewProcessor(crashableStore{store, s}, s.prices(), s, operation.NewBreaker(nil), s.config(subscription.ThirtyDays))
 	return s
 }
 
-// prices is the catalogue as it was once compared; that is long enough ago here.
-func (s *shop) prices() *catalogue.Catalogue {
+// prices is a catalogue that was compared once, with a very large MaxAge.
+func (s *testEnv) prices() *catalogue.Catalogue {
 	return catalogue.New(s.store, nil, catalogue.Config{Now: s.clock, Provider: "test", MaxAge: 100 * 365 * 24 * time.Hour})
 }
 
-func (s *shop) config(term subscription.ActivationTerm) operation.Config {
+func (s *testEnv) config(term subscription.ActivationTerm) operation.Config {
 	return operation.Config{
 		Now: s.clock, Node: "node-1", ProviderName: "test", Timeout: 20 * time.Second, FirstCheck: 10 * time.Second, ActivationTerm: term,
 		Fingerprints: operation.Fingerprints{Keys: map[uint32][]byte{1: []byte("key")}, Current: 1},
 	}
 }
 
-// mortal is a store whose node may die between the two commits.
-type mortal struct {
+// crashableStore is a store whose node may crash between the two commits.
+type crashableStore struct {
 	operation.Store
-	s *shop
+	s *testEnv
 }
 
-func (m mortal) Settle(ctx context.Context, st operation.Settlement) (operation.Operation, bool, error) {
-	if m.s.dies {
-		return operation.Operation{}, false, errors.New("the node died")
+func (m crashableStore) Settle(ctx context.Context, st operation.Settlement) (operation.Operation, bool, error) {
+	if m.s.crashes {
+		return operation.Operation{}, false, errors.New("the node crashed")
 	}
 	return m.Store.Settle(ctx, st)
 }
 
-func (s *shop) clock() time.Time {
+func (s *testEnv) clock() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = s.now.Add(s.tick)
 	return s.now
 }
 
-// pass lets time go by.
-func (s *shop) pass(d time.Duration) {
+// advance advances the clock.
+func (s *testEnv) advance(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = s.now.Add(d)
 }
 
-func (s *shop) Apply(_ context.Context, order operation.Order) operation.Reply {
+func (s *testEnv) Apply(_ context.Context, order operation.Order) operation.Reply {
 	if s.tick == 0 {
-		s.pass(time.Second)
+		s.advance(time.Second)
 	}
 	answer := operation.Reply{Outcome: s.verdict(order)}
 	if answer.Outcome == operation.Confirmed {
 		answer.Transaction = "P-" + order.Reference
 	}
 	if strings.HasSuffix(order.Reference, "-2") {
-		answer.Outcome = operation.Rejected // no add-on ever works here
+		answer.Outcome = operation.Rejected // every add-on is rejected here
 	}
 	return answer
 }
 
-func (s *shop) Status(context.Context, operation.Order) operation.Reply { return operation.Reply{} }
-func (s *shop) Void(context.Context, operation.Order) operation.Reply   { return operation.Reply{} }
+func (s *testEnv) Status(context.Context, operation.Order) operation.Reply { return operation.Reply{} }
+func (s *testEnv) Void(context.Context, operation.Order) operation.Reply   { return operation.Reply{} }
 
-func must[T any](s *shop) func(T, error) T {
+func must[T any](s *testEnv) func(T, error) T {
 	return func(value T, err error) T {
 		s.Helper()
 		if err != nil {
@@ -126,7 +126,7 @@ func must[T any](s *shop) func(T, error) T {
 	}
 }
 
-func (s *shop) ok(err error) {
+func (s *testEnv) ok(err error) {
 	s.Helper()
 	if err != nil {
 		s.Fatal(err)
@@ -141,21 +141,21 @@ func rupees(text string) money.Amount {
 	return amount
 }
 
-// order makes one operation, named by its key, that ends in success, failed or
-// review, or whose node dies over it.
-func (s *shop) order(operator int64, kind operation.Kind, key, plan, customer, end string) {
+// order makes one operation, named by its key, that ends in success, failed or review, or
+// whose node crashes.
+func (s *testEnv) order(operator int64, kind operation.Kind, key, plan, customer, end string) {
 	s.Helper()
 	s.orderBy(s.processor, operation.API, operator, kind, key, plan, customer, end)
 }
 
-func (s *shop) orderBy(processor *operation.Processor, channel operation.Channel, operator int64, kind operation.Kind, key, plan, customer, end string) {
+func (s *testEnv) orderBy(processor *operation.Processor, channel operation.Channel, operator int64, kind operation.Kind, key, plan, customer, end string) {
 	s.Helper()
-	s.dies = end == "dies"
+	s.crashes = end == "crash"
 	s.verdict = func(operation.Order) operation.Outcome {
 		return map[string]operation.Outcome{"success": operation.Confirmed, "failed": operation.Rejected}[end]
 	}
 	result, err := processor.Process(s.Context(), request(channel, operator, kind, key, plan, customer))
-	if end != "dies" {
+	if end != "crash" {
 		s.ok(err)
 	}
 	op, found, err := s.store.OperationByKey(s.Context(), operator, key)
@@ -163,7 +163,7 @@ func (s *shop) orderBy(processor *operation.Processor, channel operation.Channel
 		s.Fatalf("%s: %v, %v, %+v", key, found, err, result)
 	}
 	s.keys[key] = op.ID
-	s.pass(5 * time.Minute)
+	s.advance(5 * time.Minute)
 }
 
 func request(channel operation.Channel, operator int64, kind operation.Kind, key, plan, customer string) operation.Request {
@@ -180,27 +180,26 @@ func request(channel operation.Channel, operator int64, kind operation.Kind, key
 	}
 }
 
-// settle has a person end what was in review.
-func (s *shop) settle(key string, confirm bool) {
+// settle settles an operation in review by hand.
+func (s *testEnv) settle(key string, confirm bool) {
 	s.Helper()
 	must[operation.Operation](s)(s.service.SettleReview(s.Context(), s.keys[key], confirm, "a person looked"))
-	s.pass(time.Minute)
+	s.advance(time.Minute)
 }
 
-// healthy is a closed shop's place, its moment of closing, and its operations by
-// their keys.
-type healthy struct {
+// fixture is a store's path, the time of its audit, and its operations by their keys.
+type fixture struct {
 	path string
 	now  time.Time
 	keys map[string]string
-	// settings is what the audit of it is told.
+	// settings are those of its audit.
 	settings audit.Settings
 }
 
-// audited audits the shop, as it was set up to be.
-func (s healthy) audited(t testing.TB) (audit.Report, error) {
+// audited audits the fixture with its settings.
+func (s fixture) audited(t testing.TB) (audit.Report, error) {
 	t.Helper()
-	db := peek(t, s.path)
+	db := openReadOnly(t, s.path)
 	defer db.Close()
 	tx := begin(t, db)
 	defer tx.Rollback() // it would stand in the way of further damage
@@ -213,30 +212,30 @@ func (s healthy) audited(t testing.TB) (audit.Report, error) {
 
 var (
 	once     sync.Once
-	template healthy
+	template fixture
 	forget   = func() {}
 )
 
-// closedShop furnishes a shop once; every test gets a copy of its place.
-func closedShop(t testing.TB) healthy {
+// healthyStore sets up a store once; every test gets a copy.
+func healthyStore(t testing.TB) fixture {
 	t.Helper()
 	once.Do(func() {
-		place, remove, err := keptPlace()
+		path, remove, err := persistentStore()
 		if err != nil {
 			t.Fatal(err)
 		}
 		forget = remove
-		s := openShop(t, place)
-		s.furnish()
+		s := openEnv(t, path)
+		s.setUp()
 		s.trade()
-		template = healthy{path: place, now: s.clock(), keys: s.keys}
+		template = fixture{path: path, now: s.clock(), keys: s.keys}
 		s.ok(s.store.Close())
 	})
 	if template.path == "" {
-		t.Fatal("the shop could not be furnished")
+		t.Fatal("the fixture could not be set up")
 	}
 	copied := template
-	copied.path = copyPlace(t, template.path)
+	copied.path = copyStore(t, template.path)
 	return copied
 }
 
@@ -247,10 +246,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// audited audits a place as the command does.
+// audited audits a store as the command does.
 func audited(t testing.TB, path string, now time.Time) (audit.Report, error) {
 	t.Helper()
-	db := peek(t, path)
+	db := openReadOnly(t, path)
 	defer db.Close()
 	return audit.Run(t.Context(), snapshot(t, db), now, nil)
 }

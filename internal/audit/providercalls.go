@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// providerCall is a question to the provider and what it said; exception is what
-// only a person can decide.
+// providerCall is a call to the provider and its outcome; exception is what only a person
+// can decide.
 type (
 	providerCall struct {
 		reference, kind, outcome string
@@ -34,19 +34,18 @@ func (a *auditor) openExceptions() *stream[string, exception] {
 		})
 }
 
-// evidence is what the provider was asked about one operation, and what came of
-// it.
+// evidence summarises the provider calls of one operation, and its exceptions.
 type evidence struct {
 	id                string
 	calls, exceptions int
-	// stray is a reference that is none of the operation's.
+	// stray is a reference that does not belong to the operation.
 	stray string
-	// sent counts how often the main component was ordered, sentAs under what
-	// name; the same call may have been written down twice.
+	// sent counts how often the main component was ordered, sentAs is the kind of call;
+	// the same call may have been recorded twice.
 	sent   int
 	sentAt int64
 	sentAs string
-	// What was said of the main component, and of the add-on.
+	// The replies about the main component, and about the add-on.
 	confirmed, rejected, addonConfirmed bool
 	// transactions are the provider's own numbers for the main component: the
 	// first, and one that is another.
@@ -92,9 +91,9 @@ func (e *evidence) addException(x *exception) {
 	e.duplicateEffect = e.duplicateEffect || x.kind == "DUPLICATE_EFFECT"
 }
 
-// judgeEvidence demands that somebody's word stands behind every outcome, the
-// provider's or a person's, and that contradictions have become exceptions.
-func (a *auditor) judgeEvidence(op *operation, d dossier) {
+// checkEvidence requires that every outcome rests on a provider reply or a person's
+// decision, and that contradictions have become exceptions.
+func (a *auditor) checkEvidence(op *operation, d operationRows) {
 	subject, e, byPerson := op.subject(), d.evidence, settledBy(d.events) != ""
 	if e.stray != "" {
 		a.found("S9", subject, "the provider was asked about %q for it; expected its own reference, or its add-on's", e.stray)
@@ -111,8 +110,7 @@ func (a *auditor) judgeEvidence(op *operation, d dossier) {
 	if op.status == "failed" && !byPerson && !e.rejected {
 		a.found("S9", subject, "it failed, and neither the provider nor a person rejected it")
 	}
-	// A refund without the provider's word is asked about again, and becomes an
-	// exception then.
+	// A refund without a provider reply is checked again, and becomes an exception then.
 	if op.status == "failed" && e.confirmed && !e.lateSuccess && !op.nextCheck.Valid {
 		a.found("S9", subject, "it was refunded and the provider carried it out; expected an exception LATE_SUCCESS")
 	}
@@ -130,11 +128,11 @@ func (a *auditor) judgeEvidence(op *operation, d dossier) {
 	}
 }
 
-// anotherThan is a number under which the provider confirmed the operation and
-// which is not the one that is kept with it.
-func (e *evidence) anotherThan(kept string) string {
+// anotherThan returns a transaction id under which the provider confirmed the operation and
+// that differs from the stored one.
+func (e *evidence) anotherThan(stored string) string {
 	for _, transaction := range e.transactions {
-		if kept != "" && transaction != "" && transaction != kept {
+		if stored != "" && transaction != "" && transaction != stored {
 			return transaction
 		}
 	}

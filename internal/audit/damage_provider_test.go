@@ -1,6 +1,6 @@
 package audit_test
 
-var evidenceDamage = []damage{
+var providerDamage = []damage{
 	{
 		name: "a success that nobody confirmed", want: []string{"S9"}, subject: "operation {renew-1}",
 		sql: `DELETE FROM provider_calls WHERE operation_id = '{renew-1}'`,

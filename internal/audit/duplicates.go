@@ -2,8 +2,8 @@ package audit
 
 import "fmt"
 
-// What is unique by an index is counted all the same: the index may have been
-// dropped, or be damaged itself.
+// What a unique index guarantees is checked all the same: the index may have been dropped
+// or be damaged.
 
 func (a *auditor) readIdempotencyKeys() {
 	type claim struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// furnish opens the accounts and the catalogue.
-func (s *shop) furnish() {
+// setUp creates the accounts and the catalogue.
+func (s *testEnv) setUp() {
 	ctx := s.Context()
 	s.ok(s.store.RecordComparison(ctx, catalogue.Comparison{Provider: "test", At: opening, Components: []catalogue.Component{
 		{Code: "TV", Name: "TV", Role: catalogue.Main}, {Code: "OTT", Name: "OTT", Role: catalogue.Addon},
@@ -26,7 +26,7 @@ func (s *shop) furnish() {
 	for _, p := range []subscription.Plan{plan("BASIC-1", "199", 1), plan("FAMILY-3", "999.99", 3), combo, plan("OLD-1", "99", 1)} {
 		must[subscription.Plan](s)(s.service.SetPlan(ctx, p))
 	}
-	s.pass(time.Minute)
+	s.advance(time.Minute)
 	s.ok(s.service.RetirePlan(ctx, "OLD-1"))
 
 	for i, name := range []string{"Asha Cable", "Binu Net", "Chandra", "Devi", "Esha"} {
@@ -59,11 +59,11 @@ func (s *shop) furnish() {
 	s.ok(err)
 	_, err = s.service.DisallowAddress(ctx, 2, "192.0.2.1")
 	s.ok(err)
-	s.hire()
-	s.pass(time.Hour)
+	s.createLogins()
+	s.advance(time.Hour)
 }
 
-func (s *shop) topUp(operator int64, amount, reference string) {
+func (s *testEnv) topUp(operator int64, amount, reference string) {
 	s.Helper()
 	_, credited, err := s.service.TopUp(s.Context(), admin.TopUp{OperatorID: operator, Amount: rupees(amount), Reference: reference})
 	if err != nil || !credited {
@@ -71,8 +71,8 @@ func (s *shop) topUp(operator int64, amount, reference string) {
 	}
 }
 
-// trade makes a few dozen operations that end in every way there is.
-func (s *shop) trade() {
+// trade makes a few dozen operations with all kinds of outcomes.
+func (s *testEnv) trade() {
 	const activate, renew, advance = operation.Activate, operation.Renew, operation.AdvanceRenew
 	s.order(1, activate, "activate-1", "BASIC-1", "100001", "success")
 	s.order(1, activate, "activate-2", "FAMILY-3", "100002", "success") // thirty days, whatever the plan
@@ -80,7 +80,7 @@ func (s *shop) trade() {
 	s.order(2, activate, "activate-4", "BASIC-1", "100003", "success") // the id is free again, for anybody
 	s.order(2, activate, "activate-5", "COMBO-1", "100005", "success")
 	s.order(2, activate, "activate-10", "COMBO-1", "100010", "success")
-	plansTerm := operation.NewProcessor(mortal{s.store, s}, s.prices(), s, operation.NewBreaker(nil), s.config(subscription.PlanTerm))
+	plansTerm := operation.NewProcessor(crashableStore{s.store, s}, s.prices(), s, operation.NewBreaker(nil), s.config(subscription.PlanTerm))
 	s.orderBy(plansTerm, operation.API, 2, activate, "activate-6", "FAMILY-3", "100006", "success")
 	s.orderBy(s.processor, operation.Web, 1, activate, "activate-7", "BASIC-1", "100007", "success")
 	s.order(1, activate, "activate-8", "BASIC-1", "100008", "review")
@@ -101,7 +101,7 @@ func (s *shop) trade() {
 	plan := must[[]subscription.Plan](s)(s.service.Plans(s.Context()))[0]
 	plan.Price = rupees("229")
 	must[subscription.Plan](s)(s.service.SetPlan(s.Context(), plan))
-	s.pass(40 * 24 * time.Hour)
+	s.advance(40 * 24 * time.Hour)
 	s.order(1, renew, "renew-5", "BASIC-1", "100002", "success")      // at the new price, expired
 	s.order(1, advance, "advance-4", "FAMILY-3", "100007", "success") // expired: from today
 	must[subscription.Operator](s)(s.service.ChangeOperator(s.Context(), 1, admin.OperatorChange{CommissionBPS: new(175)}))
@@ -114,27 +114,25 @@ func (s *shop) trade() {
 	if err != nil || report.Added != 2 {
 		s.Fatalf("import: %+v, %v", report, err)
 	}
-	s.pass(time.Minute)
+	s.advance(time.Minute)
 	s.order(1, renew, "renew-7", "BASIC-1", "200001", "success")
 	s.order(2, renew, "renew-8", "BASIC-1", "200002", "success")
 	s.decide()
-	s.letIn()
+	s.admit()
 	for i := range 12 {
 		s.order(1, activate, fmt.Sprintf("bulk-%d", i), "BASIC-1", fmt.Sprintf("3000%02d", i), []string{"success", "success", "failed"}[i%3])
 	}
 
-	// What is still open when the doors close, last of all so that its leases
-	// hold at closing time.
+	// Operations that stay open, last so that their leases are valid at the audit.
 	s.order(1, activate, "open-1", "BASIC-1", "100011", "review")
 	s.order(1, renew, "open-2", "BASIC-1", "100007", "review")
-	s.order(2, activate, "open-3", "COMBO-1", "100012", "dies")
-	s.order(1, renew, "open-4", "BASIC-1", "100001", "dies")
-	s.pass(-10 * time.Minute)
+	s.order(2, activate, "open-3", "COMBO-1", "100012", "crash")
+	s.order(1, renew, "open-4", "BASIC-1", "100001", "crash")
+	s.advance(-10 * time.Minute)
 }
 
-// decide has persons deal with what only they can: an add-on that will never
-// work, and one of two contradictions.
-func (s *shop) decide() {
+// decide has staff close an add-on and one of two exceptions.
+func (s *testEnv) decide() {
 	ctx := s.Context()
 	s.ok(s.service.CloseAddon(ctx, s.keys["activate-5"], "it is not sold there"))
 	for _, key := range []string{"activate-9", "renew-3"} {
@@ -144,11 +142,11 @@ func (s *shop) decide() {
 	}
 	exceptions := must[[]admin.ExceptionEntry](s)(s.service.Exceptions(ctx, false))
 	s.ok(s.service.CloseException(ctx, exceptions[0].ID, "settled with the operator"))
-	s.pass(time.Minute)
+	s.advance(time.Minute)
 }
 
-// letIn admits requests, in one minute as many as the operator may make.
-func (s *shop) letIn() {
+// admit admits requests, in one minute as many as the operator's limit.
+func (s *testEnv) admit() {
 	record := func(key int64) access.Admission {
 		credential := must[access.Credential](s)(s.store.Key(s.Context(), key))
 		operator := must[subscription.Operator](s)(s.store.Operator(s.Context(), credential.OperatorID))
@@ -166,6 +164,6 @@ func (s *shop) letIn() {
 				s.Fatalf("request %d of key %d: %+v, %v", i, key, admitted, err)
 			}
 		}
-		s.pass(time.Minute)
+		s.advance(time.Minute)
 	}
 }
