@@ -84,10 +84,10 @@ var ofStaff = map[string]string{
 	"keys.go": "the service of staff", "logins.go": "the service of staff", "operators.go": "the service of staff", "wallets.go": "the service of staff",
 	"proposals.go": "the service of staff", "references.go": "a start, and the service of staff", "grants.go": "the service of staff", "periods.go": "the service of staff", "overview.go": "the service of staff, but for the count of what is overdue",
 	"passwords.go": "the service of staff", "refuseLastOwner": "an owner's page of people",
-	"countAlone": "the service of staff", "setPlan": "the service of staff", "RetirePlan": "the service of staff", "recordPlan": "the service of staff", "checkComponent": "the service of staff",
+	"countUnapproved": "the service of staff", "setPlan": "the service of staff", "RetirePlan": "the service of staff", "recordPlan": "the service of staff", "checkComponent": "the service of staff",
 	"refuseComponent": "the service of staff", "planByID": "the service of staff", "AllPlans": "the service of staff",
 	"StartMaintenance": "the service of staff", "EndMaintenance": "the service of staff", "readMaintenance": "a look at one row",
-	"masterkeys.go": "a start", "UseIntegrityKeys": "a start", "migrate.go": "a start", "checkDurability": "a start", "readTotal": "a start", "hasOperators": "a start",
+	"masterkeys.go": "a start", "UseIntegrityKeys": "a start", "migrate.go": "a start", "checkDurability": "a start", "readTotal": "a start", "hasOperators": "a start", "startChain": "a start",
 	"Ready": "a look at the schema, which is one row", "ServerTime": "a look at the clock",
 }
 

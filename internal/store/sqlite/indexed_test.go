@@ -97,7 +97,7 @@ var ofStaff = map[string]string{
 	"keys.go": "the service of staff", "logins.go": "the service of staff", "operators.go": "the service of staff", "wallets.go": "the service of staff",
 	"proposals.go": "the service of staff", "references.go": "a start, and the service of staff", "grants.go": "the service of staff", "periods.go": "the service of staff", "overview.go": "the service of staff, but for the count of what is overdue",
 	"passwords.go": "the service of staff", "refuseLastOwner": "an owner's page of people",
-	"countAlone": "the service of staff", "setPlan": "the service of staff", "RetirePlan": "the service of staff", "recordPlan": "the service of staff", "checkComponent": "the service of staff",
+	"countUnapproved": "the service of staff", "setPlan": "the service of staff", "RetirePlan": "the service of staff", "recordPlan": "the service of staff", "checkComponent": "the service of staff",
 	"refuseComponent": "the service of staff", "planByID": "the service of staff", "AllPlans": "the service of staff",
 	"masterkeys.go": "a start", "UseIntegrityKeys": "a start", "migrate.go": "a start", "doubt.go": "a start after the disk has failed",
 	"startOver": "a start that finds the nonces counted anew", "purge": "a purge after a clock that was ahead",

@@ -62,12 +62,12 @@ func (db *Store) SystemTotals(ctx context.Context) (report.Totals, error) {
 }
 
 // ReviewQueue reads what is in review.
-func (db *Store) ReviewQueue(ctx context.Context, most int) ([]report.Review, error) {
+func (db *Store) ReviewQueue(ctx context.Context, limit int) ([]report.Review, error) {
 	var queue []report.Review
 	err := db.engine.Snapshot(ctx, func(from Querier) error {
 		rows, err := from.Query(`
 			SELECT `+OperationColumns+` FROM operations
-			 WHERE status = 'needs_review' ORDER BY review_since, id LIMIT $1`, most)
+			 WHERE status = 'needs_review' ORDER BY review_since, id LIMIT $1`, limit)
 		ops, err := Collect(rows, err, ReadOperation)
 		if err != nil {
 			return err

@@ -10,10 +10,10 @@ import (
 
 // MovedWithoutApproval adds up what was moved without approval.
 func (db *Store) MovedWithoutApproval(ctx context.Context, q admin.MovedQuery) (admin.MovedWithoutApproval, error) {
-	return movedAlone(db.engine.Read(ctx), q)
+	return movedWithoutApproval(db.engine.Read(ctx), q)
 }
 
-func movedAlone(from Querier, q admin.MovedQuery) (admin.MovedWithoutApproval, error) {
+func movedWithoutApproval(from Querier, q admin.MovedQuery) (admin.MovedWithoutApproval, error) {
 	var person, operator int64
 	err := from.QueryRow(`
 		SELECT (SELECT coalesce(sum(amount_paise), 0)::bigint FROM staff_amounts WHERE person = ANY ($1) AND at > $3 AND at <= $4),
@@ -25,31 +25,31 @@ func movedAlone(from Querier, q admin.MovedQuery) (admin.MovedWithoutApproval, e
 	return admin.MovedWithoutApproval{ByPerson: money.Paise(person), ForOperator: money.Paise(operator)}, nil
 }
 
-// countAlone adds an amount that was moved without a second person to the sums, and
-// returns an error where they are above the actor's limit. It is called after logAct,
-// whose lock on the end of the chain makes staff actions follow each other: nobody else
+// countUnapproved adds an amount that was moved without approval to the sums, and
+// returns an error where they are above the actor's limit. It is called after logAction,
+// whose lock on the end of the chain makes staff actions follow each other: no other one
 // adds to the sums between the check and the commit, and the last staff action is the
 // one that moved the amount.
-func countAlone(tx Tx, act admin.StaffAction, operatorID int64, amount money.Amount) error {
+func countUnapproved(tx Tx, action admin.StaffAction, operatorID int64, amount money.Amount) error {
 	if amount.IsNegative() {
 		amount = amount.Neg()
 	}
-	if act.Limited() {
+	if action.Limited() {
 		staff, err := staffAccess(tx)
 		if err != nil {
 			return err
 		}
-		moved, err := movedAlone(tx, act.MovedBefore(staff, operatorID))
+		moved, err := movedWithoutApproval(tx, action.MovedBefore(staff, operatorID))
 		if err != nil {
 			return err
 		}
-		if err := act.CheckAmount(operatorID, amount, moved); err != nil {
+		if err := action.CheckAmount(operatorID, amount, moved); err != nil {
 			return err
 		}
 	}
 	_, err := tx.Exec(`
 		INSERT INTO staff_amounts (act_id, at, person, operator_id, amount_paise)
-		SELECT max(id), $1::bigint, $2::text, $3::bigint, $4::bigint FROM staff_acts`, act.At.UnixMilli(), admin.Person(act.Actor), operatorID, amount.Paise())
+		SELECT max(id), $1::bigint, $2::text, $3::bigint, $4::bigint FROM staff_acts`, action.At.UnixMilli(), admin.Person(action.Actor), operatorID, amount.Paise())
 	if err != nil {
 		return fmt.Errorf("count what was moved alone: %w", err)
 	}

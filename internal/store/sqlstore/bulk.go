@@ -127,16 +127,16 @@ func (db *Store) BulkJob(ctx context.Context, operatorID int64, id string) (job 
 }
 
 // BulkJobs reads the latest of an operator's jobs that were started.
-func (db *Store) BulkJobs(ctx context.Context, operatorID int64, most int) (jobs []bulk.Job, err error) {
+func (db *Store) BulkJobs(ctx context.Context, operatorID int64, limit int) (jobs []bulk.Job, err error) {
 	err = db.engine.Snapshot(ctx, func(from Querier) error {
 		rows, err := from.Query(`
 			SELECT `+bulkJobColumns+` FROM bulk_jobs
-			 WHERE operator_id = $1 AND started_at IS NOT NULL ORDER BY started_at DESC LIMIT $2`, operatorID, most)
+			 WHERE operator_id = $1 AND started_at IS NOT NULL ORDER BY started_at DESC LIMIT $2`, operatorID, limit)
 		if jobs, err = Collect(rows, err, readBulkJob); err != nil {
 			return fmt.Errorf("read bulk renewals: %w", err)
 		}
 		return addBulkProgress(from, jobs, `operator_id = $1 AND job_id IN (
-			SELECT id FROM bulk_jobs WHERE operator_id = $1 AND started_at IS NOT NULL ORDER BY started_at DESC LIMIT $2)`, operatorID, most)
+			SELECT id FROM bulk_jobs WHERE operator_id = $1 AND started_at IS NOT NULL ORDER BY started_at DESC LIMIT $2)`, operatorID, limit)
 	})
 	return jobs, err
 }

@@ -20,7 +20,7 @@ func (db *Store) BulkJobsDue(ctx context.Context, now time.Time) (due bool, err 
 }
 
 // ClaimBulkJob takes the job that has been due for longest. Nodes share the work
-// without a leader: what another one is just taking is skipped.
+// without a leader: a job that another one is just claiming is skipped.
 func (db *Store) ClaimBulkJob(ctx context.Context, c bulk.Claim) (job bulk.Job, found bool, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		var err error
@@ -36,8 +36,8 @@ func (db *Store) ClaimBulkJob(ctx context.Context, c bulk.Claim) (job bulk.Job, 
 	return job, found, err
 }
 
-// TakeOverBulkJobs makes every job due at once. Nothing here can tell that nobody
-// else is there to hold one: only whoever knows may call it.
+// TakeOverBulkJobs makes every job due at once. The caller must know that no other node
+// is running: the store cannot tell.
 func (db *Store) TakeOverBulkJobs(ctx context.Context, now time.Time) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
 		_, err := tx.Exec(`UPDATE bulk_jobs SET due_at = $1 WHERE due_at > $1`, now.UnixMilli())
@@ -45,8 +45,8 @@ func (db *Store) TakeOverBulkJobs(ctx context.Context, now time.Time) error {
 	})
 }
 
-// TakeBulkRows takes rows of a job that is still in the given hands.
-func (db *Store) TakeBulkRows(ctx context.Context, h bulk.Lease, most int) (job bulk.Job, taken []bulk.Row, held bool, err error) {
+// TakeBulkRows takes rows of a job whose lease the caller still has.
+func (db *Store) TakeBulkRows(ctx context.Context, h bulk.Lease, limit int) (job bulk.Job, taken []bulk.Row, held bool, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		taken, held = nil, false
 		var err error
@@ -63,7 +63,7 @@ func (db *Store) TakeBulkRows(ctx context.Context, h bulk.Lease, most int) (job 
 		held = true
 		// The job's row is locked until the commit, so that nobody else takes any.
 		for _, condition := range []string{`state = 'running' AND epoch < $3`, `state = 'queued'`} {
-			some, err := tx.Dialect().TakeBulkRows(tx, h, condition, most-len(taken))
+			some, err := tx.Dialect().TakeBulkRows(tx, h, condition, limit-len(taken))
 			if err != nil {
 				return fmt.Errorf("take rows of bulk renewal %s: %w", h.JobID, err)
 			}
@@ -107,13 +107,13 @@ func (db *Store) SettleBulkRow(ctx context.Context, h bulk.Lease, o bulk.Outcome
 
 // OrphanedBulkRows reads rows that were given up and have an operation. It is looked for
 // row by row, whatever the planner would think of a join.
-func (db *Store) OrphanedBulkRows(ctx context.Context, operatorID int64, id string, most int) (astray []bulk.Row, err error) {
+func (db *Store) OrphanedBulkRows(ctx context.Context, operatorID int64, id string, limit int) (astray []bulk.Row, err error) {
 	for _, state := range []bulk.RowState{bulk.RowRefused, bulk.RowCancelled} {
 		rows, err := db.engine.Read(ctx).Query(`
 			SELECT `+BulkRowColumns+` FROM bulk_rows r
 			 WHERE operator_id = $1 AND job_id = $2 AND state = $3 AND begun_at IS NOT NULL AND operation_id IS NULL
 			   AND (SELECT o.id FROM operations o WHERE o.operator_id = $1 AND o.idempotency_key = r.idempotency_key) IS NOT NULL
-			 ORDER BY number LIMIT $4`, operatorID, id, state, most-len(astray))
+			 ORDER BY number LIMIT $4`, operatorID, id, state, limit-len(astray))
 		some, err := Collect(rows, err, ReadBulkRow)
 		if err != nil {
 			return nil, fmt.Errorf("look for charged rows of bulk renewal %s: %w", id, err)
@@ -123,7 +123,7 @@ func (db *Store) OrphanedBulkRows(ctx context.Context, operatorID int64, id stri
 	return astray, nil
 }
 
-// OpenBulkJobs counts the jobs that are, or will be, somebody's turn.
+// OpenBulkJobs counts the jobs that are or will be due.
 func (db *Store) OpenBulkJobs(ctx context.Context) (open int, err error) {
 	err = db.engine.Read(ctx).QueryRow(`SELECT count(*) FROM bulk_jobs WHERE due_at >= 0`).Scan(&open)
 	if err != nil {
@@ -132,7 +132,7 @@ func (db *Store) OpenBulkJobs(ctx context.Context) (open int, err error) {
 	return open, nil
 }
 
-// ReleaseBulkJob lets go of a job that is still in the given hands.
+// ReleaseBulkJob gives up a lease that the caller still has.
 func (db *Store) ReleaseBulkJob(ctx context.Context, h bulk.Lease, r bulk.Release) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
 		// Cancelling changes rows under the same lock.
@@ -165,15 +165,15 @@ func (db *Store) ReleaseBulkJob(ctx context.Context, h bulk.Lease, r bulk.Releas
 	})
 }
 
-// PurgeBulkDrafts forgets drafts that nobody started.
-func (db *Store) PurgeBulkDrafts(ctx context.Context, before time.Time, most int) (purged int, err error) {
+// PurgeBulkDrafts removes drafts that were never started.
+func (db *Store) PurgeBulkDrafts(ctx context.Context, before time.Time, limit int) (purged int, err error) {
 	type draft struct {
 		operatorID int64
 		id         string
 	}
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		rows, err := tx.Query(`
-			SELECT operator_id, id FROM bulk_jobs WHERE state = 'draft' AND created_at < $1 ORDER BY created_at LIMIT $2`, before.UnixMilli(), most)
+			SELECT operator_id, id FROM bulk_jobs WHERE state = 'draft' AND created_at < $1 ORDER BY created_at LIMIT $2`, before.UnixMilli(), limit)
 		old, err := Collect(rows, err, func(row Row) (d draft, err error) {
 			err = row.Scan(&d.operatorID, &d.id)
 			return d, err

@@ -10,21 +10,21 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// SettleReview settles an operation in review by a person's word, with its act.
-func (db *Store) SettleReview(ctx context.Context, act admin.StaffAction, s operation.Settlement) (operation.Operation, error) {
+// SettleReview settles an operation in review as a person has decided.
+func (db *Store) SettleReview(ctx context.Context, action admin.StaffAction, s operation.Settlement) (operation.Operation, error) {
 	var op operation.Operation
 	err := db.engine.Write(ctx, func(tx Tx) (err error) {
-		if op, err = settleReview(tx, act, s); err != nil {
+		if op, err = settleReview(tx, action, s); err != nil {
 			return err
 		}
-		return countAlone(tx, act, op.OperatorID, op.Amount)
+		return countUnapproved(tx, action, op.OperatorID, op.Amount)
 	})
 	return op, err
 }
 
-// settleReview lets whoever was looking at the operation find another epoch, and
-// settle nothing.
-func settleReview(tx Tx, act admin.StaffAction, s operation.Settlement) (operation.Operation, error) {
+// settleReview raises the epoch, so that a node that is verifying the operation settles
+// nothing.
+func settleReview(tx Tx, action admin.StaffAction, s operation.Settlement) (operation.Operation, error) {
 	before, err := inReview(tx, s.OperationID)
 	if err != nil {
 		return before, err
@@ -41,7 +41,7 @@ func settleReview(tx Tx, act admin.StaffAction, s operation.Settlement) (operati
 	if err != nil {
 		return op, err
 	}
-	return op, logAct(tx, act, op.OperatorID, "operation "+op.ID, admin.OperationState(before), admin.OperationState(op))
+	return op, logAction(tx, action, op.OperatorID, "operation "+op.ID, admin.OperationState(before), admin.OperationState(op))
 }
 
 // inReview reads and locks an operation that a person can settle.
@@ -74,7 +74,7 @@ func (db *Store) Exceptions(ctx context.Context, closed bool) ([]admin.Exception
 }
 
 // CloseException notes who dealt with an exception, and why.
-func (db *Store) CloseException(ctx context.Context, act admin.StaffAction, id int64) error {
+func (db *Store) CloseException(ctx context.Context, action admin.StaffAction, id int64) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
 		var operationID, kind string
 		var operatorID int64
@@ -91,14 +91,14 @@ func (db *Store) CloseException(ctx context.Context, act admin.StaffAction, id i
 			return admin.Refuse("exception %d was closed already", id)
 		}
 		_, err = tx.Exec(`UPDATE exceptions SET closed_at = $2, closed_by = $3, close_reason = $4 WHERE id = $1`,
-			id, act.At.UnixMilli(), act.Actor, act.Reason)
+			id, action.At.UnixMilli(), action.Actor, action.Reason)
 		if err != nil {
 			return fmt.Errorf("close exception %d: %w", id, err)
 		}
 		state := func(open bool) map[string]any {
 			return map[string]any{"transaction_id": operationID, "kind": kind, "open": open}
 		}
-		return logAct(tx, act, operatorID, fmt.Sprintf("exception %d", id), state(true), state(false))
+		return logAction(tx, action, operatorID, fmt.Sprintf("exception %d", id), state(true), state(false))
 	})
 }
 
@@ -112,7 +112,7 @@ func (db *Store) MissingAddons(ctx context.Context) ([]operation.Operation, erro
 }
 
 // CloseAddon ends the following up of an add-on.
-func (db *Store) CloseAddon(ctx context.Context, act admin.StaffAction, id string) error {
+func (db *Store) CloseAddon(ctx context.Context, action admin.StaffAction, id string) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
 		before, found, err := OneOperation(tx, `operations WHERE id = $1 FOR NO KEY UPDATE`, id)
 		if err != nil {
@@ -134,7 +134,7 @@ func (db *Store) CloseAddon(ctx context.Context, act admin.StaffAction, id strin
 		var confirmed bool
 		err = tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM provider_calls WHERE operation_id = $1 AND reference <> $1 AND outcome = 'confirmed')`, id).Scan(&confirmed)
 		if err == nil && confirmed {
-			e := operation.AddonClosedAndConfirmed(id, act.At)
+			e := operation.AddonClosedAndConfirmed(id, action.At)
 			_, err = tx.Exec(`
 				INSERT INTO exceptions (operation_id, kind, detail, created_at) VALUES ($1, $2, $3, $4)
 				    ON CONFLICT (operation_id, kind) DO NOTHING`, e.OperationID, e.Kind, e.Detail, e.At.UnixMilli())
@@ -142,6 +142,6 @@ func (db *Store) CloseAddon(ctx context.Context, act admin.StaffAction, id strin
 		if err != nil {
 			return fmt.Errorf("look for a confirmation of the add-on of %s: %w", id, err)
 		}
-		return logAct(tx, act, before.OperatorID, "addon of "+id, admin.OperationState(before), admin.OperationState(after))
+		return logAction(tx, action, before.OperatorID, "addon of "+id, admin.OperationState(before), admin.OperationState(after))
 	})
 }

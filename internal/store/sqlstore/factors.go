@@ -12,8 +12,8 @@ import (
 
 // ChangeFactors changes a person's second factors and ends every session but the one that it
 // was done in.
-func (db *Store) ChangeFactors(ctx context.Context, deed login.OwnAction, c login.FactorChange) error {
-	return db.ownLogin(ctx, deed, c.PersonID, c.Version, func(tx Tx) error {
+func (db *Store) ChangeFactors(ctx context.Context, own login.OwnAction, c login.FactorChange) error {
+	return db.ownLogin(ctx, own, c.PersonID, c.Version, func(tx Tx) error {
 		err := spend(tx, login.SessionUpgrade{PersonID: c.PersonID, Version: c.Version, Proof: c.Proof, SteppedUpAt: c.At})
 		if err != nil {
 			return err
@@ -97,8 +97,8 @@ func replaceRecoveryCodes(tx Tx, personID int64, codes login.RecoveryCodes) erro
 // nullText is NULL for an empty text.
 func nullText(text string) sql.NullString { return sql.NullString{String: text, Valid: text != ""} }
 
-// spendPasskey uses up the challenge that a passkey has answered. Of two who show the same
-// answer, and of two whose counters are the same, one is told that it is spent.
+// spendPasskey uses up the challenge that a passkey has answered. Of two requests with
+// the same answer or the same counter, one gets ErrSpent.
 func spendPasskey(tx Tx, personID int64, p login.PasskeyProof, at time.Time) (changed int64, err error) {
 	if spent, err := spendChallenge(tx, p.Challenge); err != nil || !spent {
 		return 0, err
@@ -120,10 +120,10 @@ func spendChallenge(tx Tx, ref login.ChallengeRef) (bool, error) {
 
 // SaveChallenge keeps a challenge of a session.
 func (db *Store) SaveChallenge(ctx context.Context, c login.Challenge) error {
-	return db.engine.Write(ctx, func(tx Tx) error { return keepChallenge(tx, c) })
+	return db.engine.Write(ctx, func(tx Tx) error { return saveChallenge(tx, c) })
 }
 
-func keepChallenge(tx Tx, c login.Challenge) error {
+func saveChallenge(tx Tx, c login.Challenge) error {
 	changed, err := tx.Exec(`
 		INSERT INTO login_challenges (session_id, kind, ticket_hash, state, expires_at)
 		SELECT s.id, $2::text, $3::bytea, $4::bytea, $5::bigint FROM login_sessions s WHERE s.id = $1

@@ -42,29 +42,29 @@ func staffAccess(from Querier) (staff admin.StaffAccess, err error) {
 	return staff, nil
 }
 
-// refuseAlone refuses to give a login, or a new one, access that may approve, where an act of the
-// console has to be agreed to by a second person and was not.
-func refuseAlone(tx Tx, act admin.StaffAction, about int64, proposer string) error {
-	if !act.Limited() || proposer != "" {
+// refuseUnapproved refuses to give a login the right to approve, where an action of the
+// console needs the approval of a second person and has none.
+func refuseUnapproved(tx Tx, action admin.StaffAction, about int64, proposer string) error {
+	if !action.Limited() || proposer != "" {
 		return nil
 	}
 	staff, err := staffAccess(tx)
 	if err != nil {
 		return err
 	}
-	if staff.HasApprover(act.Actor, about) {
+	if staff.HasApprover(action.Actor, about) {
 		return admin.RefuseWithoutApproval()
 	}
 	return nil
 }
 
-// grant keeps who gave a staff login its access, in place of who did before.
-func grant(tx Tx, act admin.StaffAction, person login.Person, what admin.GrantKind, proposer string) error {
+// grant records who gave a staff login its access, and replaces the record before it.
+func grant(tx Tx, action admin.StaffAction, person login.Person, what admin.GrantKind, proposer string) error {
 	if person.Realm != login.Staff {
 		return nil
 	}
 	var staff admin.StaffAccess // as it is before
-	if act.Limited() {
+	if action.Limited() {
 		var err error
 		if staff, err = staffAccess(tx); err != nil {
 			return err
@@ -80,7 +80,7 @@ func grant(tx Tx, act admin.StaffAction, person login.Person, what admin.GrantKi
 			return fmt.Errorf("forget who saw the password of login %d: %w", person.ID, err)
 		}
 	}
-	for _, g := range act.Grants(staff, person, what, proposer) {
+	for _, g := range action.Grants(staff, person, what, proposer) {
 		_, err := tx.Exec(`INSERT INTO login_grants (login_id, what, actor, alone, saw_password, at) VALUES ($1, $2, $3, $4::boolean::int, $5::boolean::int, $6)`,
 			g.LoginID, g.What, g.Actor, g.WithoutApproval, g.SawPassword, g.At.UnixMilli())
 		if err != nil {
@@ -91,7 +91,7 @@ func grant(tx Tx, act admin.StaffAction, person login.Person, what admin.GrantKi
 }
 
 // lapseProposals lets the open proposals lapse that their maker may no longer make.
-func lapseProposals(tx Tx, act admin.StaffAction, maker login.Person) error {
+func lapseProposals(tx Tx, action admin.StaffAction, maker login.Person) error {
 	rows, err := tx.Query(`SELECT `+proposalColumns+` FROM proposals WHERE maker = $1 AND status = 'open' ORDER BY id`, admin.ConsoleActor(maker))
 	open, err := Collect(rows, err, readProposal)
 	if err != nil {
@@ -101,8 +101,8 @@ func lapseProposals(tx Tx, act admin.StaffAction, maker login.Person) error {
 		if p.MakerMayPropose(maker) {
 			continue
 		}
-		lapsed := act.At
-		if p = p.At(act.At); p.Status == admin.ProposalLapsed {
+		lapsed := action.At
+		if p = p.At(action.At); p.Status == admin.ProposalLapsed {
 			lapsed = p.DecidedAt
 		}
 		if _, err := tx.Exec(`UPDATE proposals SET status = 'lapsed', decided_at = $2 WHERE id = $1 AND status = 'open'`, p.ID, lapsed.UnixMilli()); err != nil {
@@ -112,9 +112,9 @@ func lapseProposals(tx Tx, act admin.StaffAction, maker login.Person) error {
 	return nil
 }
 
-// makerStands refuses a proposal whose maker was disabled, or lost the right to make
-// it, since they were asked who they are.
-func makerStands(tx Tx, p admin.Proposal) error {
+// checkMaker refuses a proposal whose maker was disabled, or lost the right to make
+// it, since they signed in.
+func checkMaker(tx Tx, p admin.Proposal) error {
 	maker, err := readAccount(tx.QueryRow(`SELECT `+accountColumns+` FROM`+accountTables+`WHERE p.username = $1 FOR SHARE OF p`, admin.Username(p.Maker)))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
@@ -125,7 +125,7 @@ func makerStands(tx Tx, p admin.Proposal) error {
 	return admin.StaffAccess{People: []login.Person{maker.Person}}.CheckMaker(p)
 }
 
-// mayApprove refuses an approval by somebody who may not.
+// mayApprove refuses an approval by a person who lacks the right.
 func mayApprove(tx Tx, a admin.Approval, p admin.Proposal) error {
 	staff, err := staffAccess(tx)
 	if err != nil {
@@ -137,7 +137,7 @@ func mayApprove(tx Tx, a admin.Approval, p admin.Proposal) error {
 	return staff.MayApprove(p, a.Action.Actor, a.Action.At, a.NewLoginWait)
 }
 
-// carryOutOnLogin does what was proposed about a login that is there.
+// carryOutOnLogin carries out a proposal about an existing login.
 func carryOutOnLogin(tx Tx, a admin.Approval, p admin.Proposal) (login.Person, error) {
 	id, wanted, err := p.Login()
 	if err != nil {
@@ -159,9 +159,9 @@ func carryOutOnLogin(tx Tx, a admin.Approval, p admin.Proposal) (login.Person, e
 	return resetTOTP(tx, a.CarryOut, id, p.Maker)
 }
 
-// checkLoginMatter refuses a proposal about a login that could not be carried out as
+// checkLoginProposal refuses a proposal about a login that could not be carried out as
 // things stand.
-func checkLoginMatter(tx Tx, p admin.Proposal) error {
+func checkLoginProposal(tx Tx, p admin.Proposal) error {
 	id, wanted, err := p.Login()
 	if err != nil {
 		return err
@@ -187,10 +187,10 @@ func refuseTaken(username string) error {
 	return admin.Refuse("there is a login %s already: choose another username", username)
 }
 
-// lockParties locks the logins that an approval depends on or changes, before the
-// operator and the proposal. Whoever changes a login locks it first, too, and the
+// lockApprovalLogins locks the logins that an approval depends on or changes, before the
+// operator and the proposal. Every change of a login locks it first, too, and the
 // proposals of its person after it.
-func lockParties(tx Tx, a admin.Approval) error {
+func lockApprovalLogins(tx Tx, a admin.Approval) error {
 	p, err := proposalByID(tx, a.Proposal.ID)
 	if err != nil {
 		return err

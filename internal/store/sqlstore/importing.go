@@ -14,25 +14,24 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// CheckImport judges rows against what is there. Numbers and ids that can be released
-// at that moment are free.
+// CheckImport checks rows against the store. Mobiles and ids that can be released at
+// that time are free.
 func (db *Store) CheckImport(ctx context.Context, rows []admin.ImportRow, now time.Time) ([]admin.ImportResult, error) {
-	verdicts := make([]admin.ImportResult, len(rows))
+	results := make([]admin.ImportResult, len(rows))
 	err := db.engine.Snapshot(ctx, func(from Querier) error {
 		for i, row := range rows {
 			var err error
-			if verdicts[i], err = judgeImport(from, row, now); err != nil {
+			if results[i], err = checkImportRow(from, row, now); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	return verdicts, err
+	return results, err
 }
 
-// judgeImport says everything that stands in the way of a row. What the row does
-// not have is not looked for.
-func judgeImport(from Querier, row admin.ImportRow, now time.Time) (admin.ImportResult, error) {
+// checkImportRow returns every problem of a row. Fields that the row lacks are not checked.
+func checkImportRow(from Querier, row admin.ImportRow, now time.Time) (admin.ImportResult, error) {
 	var problems []string
 	if row.OperatorID != 0 {
 		operator, err := operatorByID(from, row.OperatorID)
@@ -62,7 +61,7 @@ func judgeImport(from Querier, row admin.ImportRow, now time.Time) (admin.Import
 	return admin.ImportResult{Known: known, Problem: strings.Join(append(problems, found...), "; ")}, nil
 }
 
-// foundForImport looks for who has the row's id or number and keeps it.
+// foundForImport looks for subscribers that have the row's id or mobile.
 func foundForImport(from Querier, row admin.ImportRow, now time.Time) (problems []string, known bool, err error) {
 	var free []lapsed
 	if !now.IsZero() { // after a release there is nothing to look for
@@ -75,7 +74,7 @@ func foundForImport(from Querier, row admin.ImportRow, now time.Time) (problems 
 		SELECT s.id, s.mobile, s.operator_id, s.name, coalesce(c.plan_id, ''), c.ends_at
 		  FROM subscribers s LEFT JOIN cycles c ON c.subscriber_id = s.id AND c.seq = 1 AND c.operation_id IS NULL
 		 WHERE s.id = $1 OR s.mobile = $2`, row.SubscriberID, row.Mobile)
-	verdicts, err := Collect(found, err, func(r Row) (admin.ImportResult, error) {
+	results, err := Collect(found, err, func(r Row) (admin.ImportResult, error) {
 		var id, mobile, name, plan string
 		var operatorID int64
 		var ends sql.NullInt64
@@ -98,11 +97,11 @@ func foundForImport(from Querier, row admin.ImportRow, now time.Time) (problems 
 	if err != nil {
 		return nil, false, fmt.Errorf("look for subscriber %s: %w", row.SubscriberID, err)
 	}
-	for _, verdict := range verdicts {
-		if verdict.Problem != "" {
-			problems = append(problems, verdict.Problem)
+	for _, result := range results {
+		if result.Problem != "" {
+			problems = append(problems, result.Problem)
 		}
-		known = known || verdict.Known
+		known = known || result.Known
 	}
 	return problems, known && len(problems) == 0, nil
 }
@@ -110,20 +109,19 @@ func foundForImport(from Querier, row admin.ImportRow, now time.Time) (problems 
 // importTries is how often a batch is tried that met a new subscriber of its id or mobile.
 const importTries = 10
 
-// ImportSubscribers adds the rows that are not there yet, all or none: what has
-// come in the way since the check undoes the whole batch.
-func (db *Store) ImportSubscribers(ctx context.Context, act admin.StaffAction, rows []admin.ImportRow) (int, error) {
+// ImportSubscribers adds the rows that are new, all or none: a row that has become
+// invalid since the check refuses the whole batch.
+func (db *Store) ImportSubscribers(ctx context.Context, action admin.StaffAction, rows []admin.ImportRow) (int, error) {
 	for try := 1; ; try++ {
-		added, err := db.importSubscribers(ctx, act, rows)
+		added, err := db.importSubscribers(ctx, action, rows)
 		if try == importTries || !db.engine.IsDuplicate(err) {
 			return added, err
 		}
-		// Somebody took an id or a number since it was judged; judged again,
-		// the batch finds them there.
+		// An id or mobile was taken since the check. The next try finds it taken.
 	}
 }
 
-func (db *Store) importSubscribers(ctx context.Context, act admin.StaffAction, rows []admin.ImportRow) (int, error) {
+func (db *Store) importSubscribers(ctx context.Context, action admin.StaffAction, rows []admin.ImportRow) (int, error) {
 	added := 0
 	err := db.engine.Write(ctx, func(tx Tx) error {
 		added = 0
@@ -132,25 +130,25 @@ func (db *Store) importSubscribers(ctx context.Context, act admin.StaffAction, r
 		}
 		operators := map[int64]int{}
 		for _, row := range rows {
-			verdict, err := judgeImport(tx, row, time.Time{})
+			result, err := checkImportRow(tx, row, time.Time{})
 			if err != nil {
 				return err
 			}
-			if verdict.Problem != "" {
-				return admin.Refuse("line %d: %s", row.Line, verdict.Problem)
+			if result.Problem != "" {
+				return admin.Refuse("line %d: %s", row.Line, result.Problem)
 			}
-			if verdict.Known {
+			if result.Known {
 				continue
 			}
-			if err := addImported(tx, act, row); err != nil {
+			if err := addImported(tx, action, row); err != nil {
 				return err
 			}
 			operators[row.OperatorID]++
 			added++
 		}
-		// One act an operator, so that each one's history shows its own.
+		// One entry per operator, so that each operator's audit log shows its own.
 		for operatorID, count := range operators {
-			err := logAct(tx, act, operatorID, fmt.Sprintf("subscribers of lco %d", operatorID), nil, map[string]any{"imported": count})
+			err := logAction(tx, action, operatorID, fmt.Sprintf("subscribers of lco %d", operatorID), nil, map[string]any{"imported": count})
 			if err != nil {
 				return err
 			}
@@ -163,9 +161,8 @@ func (db *Store) importSubscribers(ctx context.Context, act admin.StaffAction, r
 	return added, nil
 }
 
-// lockOperators has batches for the same operators follow each other, so that the
-// second finds what the first brought in; and keeps an operator from being deleted
-// meanwhile.
+// lockOperators makes batches for the same operators follow each other, so that the
+// second finds the rows of the first, and keeps an operator from being deleted meanwhile.
 func lockOperators(tx Tx, rows []admin.ImportRow) error {
 	var ids []int64
 	for _, row := range rows {
@@ -180,8 +177,8 @@ func lockOperators(tx Tx, rows []admin.ImportRow) error {
 	return nil
 }
 
-func addImported(tx Tx, act admin.StaffAction, row admin.ImportRow) error {
-	now, expires := act.At.UnixMilli(), row.Expires.UnixMilli()
+func addImported(tx Tx, action admin.StaffAction, row admin.ImportRow) error {
+	now, expires := action.At.UnixMilli(), row.Expires.UnixMilli()
 	_, err := tx.Exec(`
 		INSERT INTO subscribers (id, operator_id, mobile, name, connection_type, expires_at, activated_at, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $7)`,

@@ -74,13 +74,13 @@ func chainStart(from Querier) (mac []byte, err error) {
 }
 
 // UnsealedOperators lists operators with rows that no digest covers.
-func (db *Store) UnsealedOperators(ctx context.Context, after int64, most int) ([]int64, error) {
+func (db *Store) UnsealedOperators(ctx context.Context, after int64, limit int) ([]int64, error) {
 	rows, err := db.engine.Read(ctx).Query(`
 		SELECT w.operator_id FROM wallets w
 		 WHERE w.operator_id > $1
 		   AND (w.ledger_lines > coalesce((SELECT d.last_line FROM ledger_digests d WHERE d.operator_id = w.operator_id ORDER BY d.day DESC LIMIT 1), 0)
 		     OR w.entries > coalesce((SELECT d.last_entry FROM ledger_digests d WHERE d.operator_id = w.operator_id ORDER BY d.day DESC LIMIT 1), 0))
-		 ORDER BY w.operator_id LIMIT $2`, after, most)
+		 ORDER BY w.operator_id LIMIT $2`, after, limit)
 	return Collect(rows, err, func(row Row) (id int64, err error) {
 		err = row.Scan(&id)
 		return id, err
@@ -104,10 +104,10 @@ func lastDigest(from Querier, operatorID int64) (d integrity.Digest, err error) 
 }
 
 // LedgerLinesFrom reads an operator's ledger lines in their order.
-func (db *Store) LedgerLinesFrom(ctx context.Context, operatorID, line int64, most int) ([]integrity.LedgerLine, error) {
+func (db *Store) LedgerLinesFrom(ctx context.Context, operatorID, line int64, limit int) ([]integrity.LedgerLine, error) {
 	rows, err := db.engine.Read(ctx).Query(`
 		SELECT id, operator_id, line, amount_paise, balance_after, created_at, kind, description, operation_id
-		  FROM ledger WHERE operator_id = $1 AND line >= $2 ORDER BY line LIMIT $3`, operatorID, line, most)
+		  FROM ledger WHERE operator_id = $1 AND line >= $2 ORDER BY line LIMIT $3`, operatorID, line, limit)
 	return Collect(rows, err, func(row Row) (l integrity.LedgerLine, err error) {
 		var operation sql.NullString
 		err = row.Scan(&l.ID, &l.OperatorID, &l.Line, &l.Amount, &l.BalanceAfter, &l.CreatedAt, &l.Kind, &l.Description, &operation)
@@ -117,10 +117,10 @@ func (db *Store) LedgerLinesFrom(ctx context.Context, operatorID, line int64, mo
 }
 
 // WalletEntriesFrom reads an operator's wallet entries in their order.
-func (db *Store) WalletEntriesFrom(ctx context.Context, operatorID, seq int64, most int) ([]integrity.WalletEntry, error) {
+func (db *Store) WalletEntriesFrom(ctx context.Context, operatorID, seq int64, limit int) ([]integrity.WalletEntry, error) {
 	rows, err := db.engine.Read(ctx).Query(`
 		SELECT operator_id, seq, amount_paise, balance_after, created_at, kind, actor, operation_id, reference
-		  FROM wallet_entries WHERE operator_id = $1 AND seq >= $2 ORDER BY seq LIMIT $3`, operatorID, seq, most)
+		  FROM wallet_entries WHERE operator_id = $1 AND seq >= $2 ORDER BY seq LIMIT $3`, operatorID, seq, limit)
 	return Collect(rows, err, func(row Row) (e integrity.WalletEntry, err error) {
 		var operation, reference sql.NullString
 		err = row.Scan(&e.OperatorID, &e.Seq, &e.Amount, &e.BalanceAfter, &e.CreatedAt, &e.Kind, &e.Actor, &operation, &reference)

@@ -11,9 +11,11 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 )
 
+// CredentialColumns are those of a credential c.
 const CredentialColumns = `c.id, c.operator_id, c.key_hash, c.hint, c.sealed_secret, c.permissions,
 	c.revoked_at, c.expires_at, c.replaced_by, c.version, c.created_at`
 
+// ReadCredential reads CredentialColumns.
 func ReadCredential(row Row) (access.Credential, error) {
 	var c access.Credential
 	var hash []byte
@@ -53,16 +55,16 @@ func keyWhere(from Querier, condition string, id int64) (access.Credential, erro
 }
 
 // IssueKey writes a new key.
-func (db *Store) IssueKey(ctx context.Context, act admin.StaffAction, key access.Credential) (access.Credential, error) {
+func (db *Store) IssueKey(ctx context.Context, action admin.StaffAction, key access.Credential) (access.Credential, error) {
 	err := db.engine.Write(ctx, func(tx Tx) error {
-		if _, err := livingOperator(tx, key.OperatorID); err != nil {
+		if _, err := undeletedOperator(tx, key.OperatorID); err != nil {
 			return err
 		}
 		var err error
 		if key, err = insertKey(tx, key); err != nil {
 			return err
 		}
-		return logAct(tx, act, key.OperatorID, fmt.Sprintf("key %d", key.ID), nil, admin.KeyState(key))
+		return logAction(tx, action, key.OperatorID, fmt.Sprintf("key %d", key.ID), nil, admin.KeyState(key))
 	})
 	return key, err
 }
@@ -80,14 +82,14 @@ func insertKey(tx Tx, key access.Credential) (access.Credential, error) {
 	return key, nil
 }
 
-// RotateKey writes the successor and ends the old key's time, in one fact.
-func (db *Store) RotateKey(ctx context.Context, act admin.StaffAction, oldID int64, oldExpires time.Time, successor access.Credential) (access.Credential, error) {
+// RotateKey writes the successor and sets when the old key expires, in one transaction.
+func (db *Store) RotateKey(ctx context.Context, action admin.StaffAction, oldID int64, oldExpires time.Time, successor access.Credential) (access.Credential, error) {
 	err := db.engine.Write(ctx, func(tx Tx) error {
 		old, err := lockKey(tx, oldID)
 		if err != nil {
 			return err
 		}
-		if _, err := livingOperator(tx, old.OperatorID); err != nil {
+		if _, err := undeletedOperator(tx, old.OperatorID); err != nil {
 			return err
 		}
 		if !old.RevokedAt.IsZero() {
@@ -106,55 +108,55 @@ func (db *Store) RotateKey(ctx context.Context, act admin.StaffAction, oldID int
 		if err != nil {
 			return err
 		}
-		if err := logAct(tx, act, old.OperatorID, fmt.Sprintf("key %d", oldID), admin.KeyState(old), admin.KeyState(after)); err != nil {
+		if err := logAction(tx, action, old.OperatorID, fmt.Sprintf("key %d", oldID), admin.KeyState(old), admin.KeyState(after)); err != nil {
 			return err
 		}
-		act.Voucher = "" // the same act goes on: its reason names the voucher once more
-		return logAct(tx, act, old.OperatorID, fmt.Sprintf("key %d", successor.ID), nil, admin.KeyState(successor))
+		action.Voucher = "" // the same action goes on: its reason names the voucher once more
+		return logAction(tx, action, old.OperatorID, fmt.Sprintf("key %d", successor.ID), nil, admin.KeyState(successor))
 	})
 	return successor, err
 }
 
 // RevokeKey ends a key at once.
-func (db *Store) RevokeKey(ctx context.Context, act admin.StaffAction, id int64) error {
-	return db.actOnKey(ctx, act, id, func(tx Tx, before access.Credential) (access.Credential, error) {
+func (db *Store) RevokeKey(ctx context.Context, action admin.StaffAction, id int64) error {
+	return db.actOnKey(ctx, action, id, func(tx Tx, before access.Credential) (access.Credential, error) {
 		if !before.RevokedAt.IsZero() {
 			return before, admin.Refuse("key %d was revoked already", id)
 		}
-		return changeKey(tx, id, `revoked_at = $2`, act.At.UnixMilli())
+		return changeKey(tx, id, `revoked_at = $2`, action.At.UnixMilli())
 	})
 }
 
 // PermitKey replaces what a key may do.
-func (db *Store) PermitKey(ctx context.Context, act admin.StaffAction, id int64, permissions access.Permissions) error {
-	return db.actOnKey(ctx, act, id, func(tx Tx, before access.Credential) (access.Credential, error) {
+func (db *Store) PermitKey(ctx context.Context, action admin.StaffAction, id int64, permissions access.Permissions) error {
+	return db.actOnKey(ctx, action, id, func(tx Tx, before access.Credential) (access.Credential, error) {
 		if !before.RevokedAt.IsZero() {
 			return before, admin.Refuse("key %d was revoked: its permissions no longer matter", id)
 		}
-		if err := act.CheckStepUp(admin.PermissionsWiden(before.Permissions, permissions)); err != nil {
+		if err := action.CheckStepUp(admin.PermissionsWiden(before.Permissions, permissions)); err != nil {
 			return before, err
 		}
 		return changeKey(tx, id, `permissions = $2`, permissions.String())
 	})
 }
 
-func (db *Store) actOnKey(ctx context.Context, act admin.StaffAction, id int64, change func(Tx, access.Credential) (access.Credential, error)) error {
+func (db *Store) actOnKey(ctx context.Context, action admin.StaffAction, id int64, change func(Tx, access.Credential) (access.Credential, error)) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
-		if err := guardOwner(tx, act); err != nil {
+		if err := guardOwner(tx, action); err != nil {
 			return err
 		}
 		before, err := lockKey(tx, id)
 		if err != nil {
 			return err
 		}
-		if !act.Covers(before.OperatorID) {
+		if !action.Covers(before.OperatorID) {
 			return admin.Refuse("there is no key %d", id)
 		}
 		after, err := change(tx, before)
 		if err != nil {
 			return err
 		}
-		return logAct(tx, act, before.OperatorID, fmt.Sprintf("key %d", id), admin.KeyState(before), admin.KeyState(after))
+		return logAction(tx, action, before.OperatorID, fmt.Sprintf("key %d", id), admin.KeyState(before), admin.KeyState(after))
 	})
 }
 

@@ -92,11 +92,11 @@ func (db *Store) AuditPage(ctx context.Context, q admin.ListQuery) ([]admin.Audi
 		return nil, err
 	}
 	var stmt statement
-	stmt.add(`SELECT `+actColumns+` FROM staff_acts WHERE id > ?`, q.After.Number)
+	stmt.add(`SELECT `+auditColumns+` FROM staff_acts WHERE id > ?`, q.After.Number)
 	stmt.within(q, `operator_id`, `at`)
 	stmt.ordered(q, `id`)
 	rows, err := db.engine.Read(ctx).Query(stmt.text, stmt.args...)
-	return Collect(rows, err, readAct)
+	return Collect(rows, err, readAuditEntry)
 }
 
 // SubscriberPage reads some subscribers, by id.

@@ -26,7 +26,7 @@ type accountRow struct {
 	operatorStatus                           sql.NullString
 }
 
-func (r *accountRow) places() []any {
+func (r *accountRow) targets() []any {
 	return []any{
 		&r.ID, &r.Realm, &r.operatorID, &r.Username, &r.Name, &r.Role, &r.Language, &r.MustChangePassword, &r.Disabled,
 		&r.created, &r.lastSignIn, &r.PasswordHash, &r.changed, &r.SealedTOTP, &r.TOTPStep, &r.Version, &r.operatorStatus,
@@ -46,17 +46,17 @@ func (r *accountRow) account() login.Account {
 
 func readAccount(row Row) (login.Account, error) {
 	var r accountRow
-	err := row.Scan(r.places()...)
+	err := row.Scan(r.targets()...)
 	return r.account(), err
 }
 
-// accountByID refuses in words where there is no such login.
+// accountByID returns a refusal where there is no such login.
 func accountByID(from Querier, id int64) (login.Account, error) {
 	return accountWhere(from, `p.id = $1`, id)
 }
 
-// lockAccount reads a login that is about to be changed, so that what two people do
-// to it comes one after the other.
+// lockAccount reads a login that is about to be changed, so that two changes
+// follow each other.
 func lockAccount(tx Tx, id int64) (login.Account, error) {
 	return accountWhere(tx, `p.id = $1 FOR NO KEY UPDATE OF p`, id)
 }
@@ -74,27 +74,27 @@ func accountWhere(from Querier, condition string, id int64) (login.Account, erro
 	return account, nil
 }
 
-// CreateLogin writes a new login; that its username is nobody's is the index's to say.
-func (db *Store) CreateLogin(ctx context.Context, act admin.StaffAction, account login.Account) (made login.Person, err error) {
+// CreateLogin writes a new login. A unique index refuses a username that is taken.
+func (db *Store) CreateLogin(ctx context.Context, action admin.StaffAction, account login.Account) (made login.Person, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
-		made, err = createLogin(tx, act, account, "")
+		made, err = createLogin(tx, action, account, "")
 		return err
 	})
 	return made, err
 }
 
 // createLogin writes a new login, which proposer proposed if that was needed.
-func createLogin(tx Tx, act admin.StaffAction, account login.Account, proposer string) (login.Person, error) {
-	if err := guardOwner(tx, act); err != nil {
+func createLogin(tx Tx, action admin.StaffAction, account login.Account, proposer string) (login.Person, error) {
+	if err := guardOwner(tx, action); err != nil {
 		return account.Person, err
 	}
 	if account.Realm == login.Operator {
-		if _, err := livingOperator(tx, account.OperatorID); err != nil {
+		if _, err := undeletedOperator(tx, account.OperatorID); err != nil {
 			return account.Person, err
 		}
 	}
 	if admin.Approves(account.Role) {
-		if err := refuseAlone(tx, act, 0, proposer); err != nil {
+		if err := refuseUnapproved(tx, action, 0, proposer); err != nil {
 			return account.Person, err
 		}
 	}
@@ -115,58 +115,58 @@ func createLogin(tx Tx, act admin.StaffAction, account login.Account, proposer s
 	if err != nil {
 		return account.Person, err
 	}
-	if err := grant(tx, act, after.Person, admin.GrantedLogin, proposer); err != nil {
+	if err := grant(tx, action, after.Person, admin.GrantedLogin, proposer); err != nil {
 		return account.Person, err
 	}
-	return after.Person, logLogin(tx, act, nil, after)
+	return after.Person, logLogin(tx, action, nil, after)
 }
 
-// logLogin writes an act on a login down.
-func logLogin(tx Tx, act admin.StaffAction, before *login.Account, after login.Account) error {
+// logLogin adds a change of a login to the audit log.
+func logLogin(tx Tx, action admin.StaffAction, before *login.Account, after login.Account) error {
 	var was any
 	if before != nil {
 		was = admin.LoginState(*before)
 	}
-	return logAct(tx, act, after.OperatorID, fmt.Sprintf("login %d", after.ID), was, admin.LoginState(after))
+	return logAction(tx, action, after.OperatorID, fmt.Sprintf("login %d", after.ID), was, admin.LoginState(after))
 }
 
 // ChangeLogin changes a login's terms. One that is disabled is signed out everywhere, and
 // the browsers that it was known by are known no longer.
-func (db *Store) ChangeLogin(ctx context.Context, act admin.StaffAction, id int64, change admin.LoginChange) (after login.Person, err error) {
+func (db *Store) ChangeLogin(ctx context.Context, action admin.StaffAction, id int64, change admin.LoginChange) (after login.Person, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
-		after, err = changeTerms(tx, act, id, change, "")
+		after, err = changeTerms(tx, action, id, change, "")
 		return err
 	})
 	return after, err
 }
 
 // changeTerms changes a login as proposer proposed, if that was needed.
-func changeTerms(tx Tx, act admin.StaffAction, id int64, change admin.LoginChange, proposer string) (login.Person, error) {
-	return actOnLogin(tx, act, id, func(before login.Account) error {
-		if err := act.CheckStepUp(change.Widens(before.Person)); err != nil {
+func changeTerms(tx Tx, action admin.StaffAction, id int64, change admin.LoginChange, proposer string) (login.Person, error) {
+	return actOnLogin(tx, action, id, func(before login.Account) error {
+		if err := action.CheckStepUp(change.Widens(before.Person)); err != nil {
 			return err
 		}
 		after := change.Apply(before.Person)
 		if err := change.CheckRole(before.Person); err != nil {
 			return err
 		}
-		if act.OperatorScope != 0 && change.RemovesOwner(before.Person) {
+		if action.OperatorScope != 0 && change.RemovesOwner(before.Person) {
 			if err := refuseLastOwner(tx, before); err != nil {
 				return err
 			}
 		}
 		if admin.Raises(before.Role, after.Role) {
-			if err := refuseAlone(tx, act, id, proposer); err != nil {
+			if err := refuseUnapproved(tx, action, id, proposer); err != nil {
 				return err
 			}
-			if err := grant(tx, act, after, admin.GrantedRole, proposer); err != nil {
+			if err := grant(tx, action, after, admin.GrantedRole, proposer); err != nil {
 				return err
 			}
 		}
 		if err := changeLogin(tx, id, `name = $2, role = $3, disabled = $4::boolean::int, browser_epoch = browser_epoch + $4::boolean::int`, after.Name, after.Role, after.Disabled); err != nil {
 			return err
 		}
-		if err := lapseProposals(tx, act, after); err != nil {
+		if err := lapseProposals(tx, action, after); err != nil {
 			return err
 		}
 		if after.Disabled {
@@ -178,54 +178,53 @@ func changeTerms(tx Tx, act admin.StaffAction, id int64, change admin.LoginChang
 
 // ResetPassword gives a login a password that its person has to replace, and signs
 // them out everywhere.
-func (db *Store) ResetPassword(ctx context.Context, act admin.StaffAction, id int64, hash string) (after login.Person, err error) {
+func (db *Store) ResetPassword(ctx context.Context, action admin.StaffAction, id int64, hash string) (after login.Person, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
-		after, err = resetPassword(tx, act, id, hash, "")
+		after, err = resetPassword(tx, action, id, hash, "")
 		return err
 	})
 	return after, err
 }
 
-func resetPassword(tx Tx, act admin.StaffAction, id int64, hash, proposer string) (login.Person, error) {
-	return actOnLogin(tx, act, id, func(before login.Account) error {
-		if err := resetAccess(tx, act, before.Person, admin.GrantedPassword, proposer); err != nil {
+func resetPassword(tx Tx, action admin.StaffAction, id int64, hash, proposer string) (login.Person, error) {
+	return actOnLogin(tx, action, id, func(before login.Account) error {
+		if err := resetAccess(tx, action, before.Person, admin.GrantedPassword, proposer); err != nil {
 			return err
 		}
-		if err := changeLogin(tx, id, `password_hash = $2, password_changed_at = $3, must_change_password = 1, browser_epoch = browser_epoch + 1`, hash, act.At.UnixMilli()); err != nil {
+		if err := changeLogin(tx, id, `password_hash = $2, password_changed_at = $3, must_change_password = 1, browser_epoch = browser_epoch + 1`, hash, action.At.UnixMilli()); err != nil {
 			return err
 		}
 		return closeSessions(tx, id)
 	})
 }
 
-// ResetTOTP takes away all second factors of somebody who lost them, and signs them out
-// everywhere.
-func (db *Store) ResetTOTP(ctx context.Context, act admin.StaffAction, id int64) (after login.Person, err error) {
+// ResetTOTP removes all second factors of a person who lost them, and ends their sessions.
+func (db *Store) ResetTOTP(ctx context.Context, action admin.StaffAction, id int64) (after login.Person, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
-		after, err = resetTOTP(tx, act, id, "")
+		after, err = resetTOTP(tx, action, id, "")
 		return err
 	})
 	return after, err
 }
 
-func resetTOTP(tx Tx, act admin.StaffAction, id int64, proposer string) (login.Person, error) {
-	return actOnLogin(tx, act, id, func(before login.Account) error {
+func resetTOTP(tx Tx, action admin.StaffAction, id int64, proposer string) (login.Person, error) {
+	return actOnLogin(tx, action, id, func(before login.Account) error {
 		if !before.SecondFactor() {
 			return admin.Refuse("login %s has no second factor", before.Username)
 		}
-		if err := resetAccess(tx, act, before.Person, admin.GrantedTOTP, proposer); err != nil {
+		if err := resetAccess(tx, action, before.Person, admin.GrantedTOTP, proposer); err != nil {
 			return err
 		}
-		if err := dropFactors(tx, act, before); err != nil {
+		if err := dropFactors(tx, action, before); err != nil {
 			return err
 		}
 		return closeSessions(tx, id)
 	})
 }
 
-// dropFactors takes all second factors of somebody away, and leaves word of who did it.
-func dropFactors(tx Tx, act admin.StaffAction, before login.Account) error {
-	notice, err := login.AddNotice(before.FactorNotice, login.FactorNotice{What: login.FactorsReset, At: act.At, By: act.Actor})
+// dropFactors removes all second factors of a person, and leaves a notice of who did it.
+func dropFactors(tx Tx, action admin.StaffAction, before login.Account) error {
+	notice, err := login.AddNotice(before.FactorNotice, login.FactorNotice{What: login.FactorsReset, At: action.At, By: action.Actor})
 	if err != nil {
 		return err
 	}
@@ -240,24 +239,24 @@ func dropFactors(tx Tx, act admin.StaffAction, before login.Account) error {
 
 // resetAccess keeps who resets a login's password or second factor, and refuses where
 // that takes a second person.
-func resetAccess(tx Tx, act admin.StaffAction, person login.Person, what admin.GrantKind, proposer string) error {
+func resetAccess(tx Tx, action admin.StaffAction, person login.Person, what admin.GrantKind, proposer string) error {
 	if admin.Approves(person.Role) {
-		if err := refuseAlone(tx, act, person.ID, proposer); err != nil {
+		if err := refuseUnapproved(tx, action, person.ID, proposer); err != nil {
 			return err
 		}
 	}
-	return grant(tx, act, person, what, proposer)
+	return grant(tx, action, person, what, proposer)
 }
 
-func actOnLogin(tx Tx, act admin.StaffAction, id int64, change func(login.Account) error) (login.Person, error) {
-	if err := guardOwner(tx, act); err != nil {
+func actOnLogin(tx Tx, action admin.StaffAction, id int64, change func(login.Account) error) (login.Person, error) {
+	if err := guardOwner(tx, action); err != nil {
 		return login.Person{}, err
 	}
 	before, err := lockAccount(tx, id)
 	if err != nil {
 		return login.Person{}, err
 	}
-	if !act.Covers(before.OperatorID) {
+	if !action.Covers(before.OperatorID) {
 		return login.Person{}, admin.Refuse("there is no login %d", id)
 	}
 	if err := change(before); err != nil {
@@ -267,7 +266,7 @@ func actOnLogin(tx Tx, act admin.StaffAction, id int64, change func(login.Accoun
 	if err != nil {
 		return login.Person{}, err
 	}
-	return after.Person, logLogin(tx, act, &before, after)
+	return after.Person, logLogin(tx, action, &before, after)
 }
 
 // changeLogin sets columns of a login, by a literal of this package, and its version.

@@ -13,8 +13,8 @@ import (
 )
 
 // refuseInMaintenance refuses unless maintenance mode is off, and keeps it off until the
-// commit: FOR SHARE locks the table in ROW SHARE mode, rows or none, so that whoever
-// switches the mode on waits for this transaction.
+// commit: FOR SHARE locks the table in ROW SHARE mode, rows or none, so that the
+// transaction that switches the mode on waits for this one.
 func refuseInMaintenance(tx Tx) error {
 	var one int
 	err := tx.QueryRow(`SELECT 1 FROM maintenance WHERE one = 1 FOR SHARE`).Scan(&one)
@@ -46,7 +46,7 @@ func readMaintenance(from Querier) (m admin.Maintenance, err error) {
 }
 
 // StartMaintenance switches the mode on, or changes its reason.
-func (db *Store) StartMaintenance(ctx context.Context, act admin.StaffAction) (now admin.Maintenance, err error) {
+func (db *Store) StartMaintenance(ctx context.Context, action admin.StaffAction) (now admin.Maintenance, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		if err := tx.Dialect().LockMaintenance(tx); err != nil {
 			return fmt.Errorf("lock the maintenance mode: %w", err)
@@ -55,7 +55,7 @@ func (db *Store) StartMaintenance(ctx context.Context, act admin.StaffAction) (n
 		if err != nil {
 			return err
 		}
-		now = admin.Maintenance{On: true, Since: act.At, Actor: act.Actor, Reason: act.Reason}
+		now = admin.Maintenance{On: true, Since: action.At, Actor: action.Actor, Reason: action.Reason}
 		if before.On {
 			now.Since = before.Since
 		}
@@ -67,17 +67,17 @@ func (db *Store) StartMaintenance(ctx context.Context, act admin.StaffAction) (n
 		}
 		_, err = tx.Exec(`
 			UPDATE bulk_jobs SET interrupted = $2, interrupted_at = $1
-			 WHERE due_at >= 0 AND state = 'running' AND cancelled_at IS NULL AND interrupted = ''`, act.At.UnixMilli(), bulk.ByMaintenance)
+			 WHERE due_at >= 0 AND state = 'running' AND cancelled_at IS NULL AND interrupted = ''`, action.At.UnixMilli(), bulk.ByMaintenance)
 		if err != nil {
 			return fmt.Errorf("interrupt the bulk renewals: %w", err)
 		}
-		return logAct(tx, act, 0, admin.MaintenanceSubject, admin.MaintenanceState(before, false), admin.MaintenanceState(now, false))
+		return logAction(tx, action, 0, admin.MaintenanceSubject, admin.MaintenanceState(before, false), admin.MaintenanceState(now, false))
 	})
 	return now, err
 }
 
 // EndMaintenance switches the mode off; false if it was off.
-func (db *Store) EndMaintenance(ctx context.Context, act admin.StaffAction, accepted bool) (ended bool, err error) {
+func (db *Store) EndMaintenance(ctx context.Context, action admin.StaffAction, accepted bool) (ended bool, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		ended = false
 		if err := tx.Dialect().LockMaintenance(tx); err != nil {
@@ -91,7 +91,7 @@ func (db *Store) EndMaintenance(ctx context.Context, act admin.StaffAction, acce
 			return fmt.Errorf("switch maintenance mode off: %w", err)
 		}
 		ended = true
-		return logAct(tx, act, 0, admin.MaintenanceSubject, admin.MaintenanceState(before, false), admin.MaintenanceState(admin.Maintenance{}, accepted))
+		return logAction(tx, action, 0, admin.MaintenanceSubject, admin.MaintenanceState(before, false), admin.MaintenanceState(admin.Maintenance{}, accepted))
 	})
 	return ended && err == nil, err
 }

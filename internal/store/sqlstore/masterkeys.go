@@ -7,12 +7,10 @@ import (
 	"time"
 )
 
-// CheckMasterKeys makes sure that the master keys in hand are the ones this
-// store was sealed with. A store that has seen none takes them as its own,
-// whoever comes first: what a tool seals before any node has run must be opened
-// by that node. A store that knows some demands all of them, each with its right
-// proof; from then on a tool only compares, for which keys are added is for a
-// node to say.
+// CheckMasterKeys makes sure that these are the master keys that the store was sealed
+// with. A store without any records them, for a node or a tool: what a tool seals before
+// the first node has run must be opened by that node. A store that has some demands all
+// of them, each with its proof; then only a node adds keys.
 func (db *Store) CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error {
 	if db.tool {
 		if known, err := compareMasterKeys(db.engine.Read(ctx), proofs); err != nil || known > 0 {
@@ -38,8 +36,7 @@ func (db *Store) CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, 
 	})
 }
 
-// compareMasterKeys demands every key that the store knows, and says how many
-// those are.
+// compareMasterKeys demands every key that the store has recorded, and counts them.
 func compareMasterKeys(from Querier, proofs map[uint32][]byte) (known int, err error) {
 	type key struct {
 		id    uint32

@@ -12,8 +12,10 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
+// OperatorColumns are those of an operator.
 const OperatorColumns = `id, name, status, api, rate_limit, commission_bps, low_balance_paise, second_factor_required = 1, version, created_at, deleted_at`
 
+// ReadOperator reads OperatorColumns.
 func ReadOperator(row Row) (subscription.Operator, error) {
 	var o subscription.Operator
 	var lowBalance int64
@@ -23,7 +25,7 @@ func ReadOperator(row Row) (subscription.Operator, error) {
 	return o, err
 }
 
-// operatorByID refuses in words where there is no such operator.
+// operatorByID returns a refusal where there is no such operator.
 func operatorByID(from Querier, id int64) (subscription.Operator, error) {
 	return operatorWhere(from, `id = $1`, id)
 }
@@ -41,14 +43,14 @@ func operatorWhere(from Querier, condition string, id int64) (subscription.Opera
 	return operator, nil
 }
 
-// lockOperator locks the account that it reads, so that what two people do to it
-// comes one after the other; operations, whose rows only refer to it, go on.
+// lockOperator locks the operator that it reads, so that two changes follow each other.
+// Operations, whose rows only refer to it, do not wait.
 func lockOperator(tx Tx, id int64) (subscription.Operator, error) {
 	return operatorWhere(tx, `id = $1 FOR NO KEY UPDATE`, id)
 }
 
-// livingOperator also refuses one that was deleted.
-func livingOperator(tx Tx, id int64) (subscription.Operator, error) {
+// undeletedOperator locks an operator, and refuses one that was deleted.
+func undeletedOperator(tx Tx, id int64) (subscription.Operator, error) {
 	operator, err := lockOperator(tx, id)
 	if err == nil && operator.Status == subscription.OperatorDeleted {
 		err = admin.RefuseDeleted(id)
@@ -57,7 +59,7 @@ func livingOperator(tx Tx, id int64) (subscription.Operator, error) {
 }
 
 // CreateOperator opens an account and its empty wallet.
-func (db *Store) CreateOperator(ctx context.Context, act admin.StaffAction, o subscription.Operator) (subscription.Operator, error) {
+func (db *Store) CreateOperator(ctx context.Context, action admin.StaffAction, o subscription.Operator) (subscription.Operator, error) {
 	err := db.engine.Write(ctx, func(tx Tx) error {
 		err := tx.QueryRow(`
 			INSERT INTO operators (name, status, api, rate_limit, commission_bps, low_balance_paise, created_at, second_factor_required)
@@ -74,23 +76,23 @@ func (db *Store) CreateOperator(ctx context.Context, act admin.StaffAction, o su
 		if err != nil {
 			return fmt.Errorf("open the wallet: %w", err)
 		}
-		return logAct(tx, act, o.ID, fmt.Sprintf("lco %d", o.ID), nil, admin.OperatorState(o))
+		return logAction(tx, action, o.ID, fmt.Sprintf("lco %d", o.ID), nil, admin.OperatorState(o))
 	})
 	return o, err
 }
 
 // ChangeOperator changes an account's terms; the version tells every node.
-func (db *Store) ChangeOperator(ctx context.Context, act admin.StaffAction, id int64, change admin.OperatorChange) (subscription.Operator, error) {
+func (db *Store) ChangeOperator(ctx context.Context, action admin.StaffAction, id int64, change admin.OperatorChange) (subscription.Operator, error) {
 	var after subscription.Operator
 	err := db.engine.Write(ctx, func(tx Tx) error {
-		if err := guardOwner(tx, act); err != nil {
+		if err := guardOwner(tx, action); err != nil {
 			return err
 		}
-		before, err := livingOperator(tx, id)
+		before, err := undeletedOperator(tx, id)
 		if err != nil {
 			return err
 		}
-		if err := act.CheckStepUp(change.Widens(before)); err != nil {
+		if err := action.CheckStepUp(change.Widens(before)); err != nil {
 			return err
 		}
 		after, err = updateOperator(tx, change.Apply(before))
@@ -98,20 +100,20 @@ func (db *Store) ChangeOperator(ctx context.Context, act admin.StaffAction, id i
 			return err
 		}
 		if after.Status != subscription.OperatorActive {
-			if err := interruptSuspended(tx, id, act.At); err != nil {
+			if err := interruptSuspended(tx, id, action.At); err != nil {
 				return err
 			}
 		}
-		return logAct(tx, act, id, fmt.Sprintf("lco %d", id), admin.OperatorState(before), admin.OperatorState(after))
+		return logAction(tx, action, id, fmt.Sprintf("lco %d", id), admin.OperatorState(before), admin.OperatorState(after))
 	})
 	return after, err
 }
 
 // DeleteOperator closes an account that is not in use. The row stays, so that its
 // keys are known.
-func (db *Store) DeleteOperator(ctx context.Context, act admin.StaffAction, id int64) error {
+func (db *Store) DeleteOperator(ctx context.Context, action admin.StaffAction, id int64) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
-		before, err := livingOperator(tx, id)
+		before, err := undeletedOperator(tx, id)
 		if err != nil {
 			return err
 		}
@@ -121,11 +123,11 @@ func (db *Store) DeleteOperator(ctx context.Context, act admin.StaffAction, id i
 		after, err := ReadOperator(tx.QueryRow(`
 			UPDATE operators SET status = $2, deleted_status = status, deleted_at = $3, version = version + 1
 			 WHERE id = $1
-			RETURNING `+OperatorColumns, id, subscription.OperatorDeleted, act.At.UnixMilli()))
+			RETURNING `+OperatorColumns, id, subscription.OperatorDeleted, action.At.UnixMilli()))
 		if err != nil {
 			return fmt.Errorf("delete operator %d: %w", id, err)
 		}
-		return logAct(tx, act, id, fmt.Sprintf("lco %d", id), admin.OperatorState(before), admin.OperatorState(after))
+		return logAction(tx, action, id, fmt.Sprintf("lco %d", id), admin.OperatorState(before), admin.OperatorState(after))
 	})
 }
 
@@ -150,14 +152,14 @@ func refuseInUse(tx Tx, id int64) error {
 // UndeleteOperator gives a deleted operator its former status back. An operator
 // that an older release deleted beside this one has none recorded, and comes back
 // suspended.
-func (db *Store) UndeleteOperator(ctx context.Context, act admin.StaffAction, id int64) (subscription.Operator, error) {
+func (db *Store) UndeleteOperator(ctx context.Context, action admin.StaffAction, id int64) (subscription.Operator, error) {
 	var after subscription.Operator
 	err := db.engine.Write(ctx, func(tx Tx) error {
 		before, err := lockOperator(tx, id)
 		if err != nil {
 			return err
 		}
-		if !before.Undeletable(act.At) {
+		if !before.Undeletable(action.At) {
 			return admin.RefuseUndelete(before)
 		}
 		after, err = ReadOperator(tx.QueryRow(`
@@ -167,7 +169,7 @@ func (db *Store) UndeleteOperator(ctx context.Context, act admin.StaffAction, id
 		if err != nil {
 			return fmt.Errorf("undelete operator %d: %w", id, err)
 		}
-		return logAct(tx, act, id, fmt.Sprintf("lco %d", id), admin.OperatorState(before), admin.OperatorState(after))
+		return logAction(tx, action, id, fmt.Sprintf("lco %d", id), admin.OperatorState(before), admin.OperatorState(after))
 	})
 	return after, err
 }
@@ -197,12 +199,12 @@ func (db *Store) Operators(ctx context.Context) ([]subscription.Operator, error)
 }
 
 // AllowAddress adds an entry to the whitelist where there is room for it.
-func (db *Store) AllowAddress(ctx context.Context, act admin.StaffAction, operatorID int64, entry netip.Prefix, most int) error {
-	return db.changeWhitelist(ctx, act, operatorID, func(tx Tx, before []netip.Prefix) (changed int64, err error) {
+func (db *Store) AllowAddress(ctx context.Context, action admin.StaffAction, operatorID int64, entry netip.Prefix, limit int) error {
+	return db.changeWhitelist(ctx, action, operatorID, func(tx Tx, before []netip.Prefix) (changed int64, err error) {
 		changed, err = tx.Exec(`
 			INSERT INTO whitelist (operator_id, entry, created_at)
 			SELECT $1, $2, $3 WHERE (SELECT count(*) FROM whitelist WHERE operator_id = $1) < $4
-			    ON CONFLICT DO NOTHING`, operatorID, entry.String(), act.At.UnixMilli(), most)
+			    ON CONFLICT DO NOTHING`, operatorID, entry.String(), action.At.UnixMilli(), limit)
 		if err != nil || changed > 0 {
 			return changed, err
 		}
@@ -211,13 +213,13 @@ func (db *Store) AllowAddress(ctx context.Context, act admin.StaffAction, operat
 				return 0, nil
 			}
 		}
-		return 0, admin.Refuse("the whitelist of operator %d is full: it holds %d entries, which is the most; remove one first", operatorID, most)
+		return 0, admin.Refuse("the whitelist of operator %d is full: it holds %d entries, which is the most; remove one first", operatorID, limit)
 	})
 }
 
 // DisallowAddress takes an entry off the whitelist.
-func (db *Store) DisallowAddress(ctx context.Context, act admin.StaffAction, operatorID int64, entry netip.Prefix) error {
-	return db.changeWhitelist(ctx, act, operatorID, func(tx Tx, _ []netip.Prefix) (int64, error) {
+func (db *Store) DisallowAddress(ctx context.Context, action admin.StaffAction, operatorID int64, entry netip.Prefix) error {
+	return db.changeWhitelist(ctx, action, operatorID, func(tx Tx, _ []netip.Prefix) (int64, error) {
 		changed, err := tx.Exec(`DELETE FROM whitelist WHERE operator_id = $1 AND entry = $2`, operatorID, entry.String())
 		if err == nil && changed == 0 {
 			err = admin.Refuse("%s is not on the whitelist of operator %d", admin.EntryText(entry), operatorID)
@@ -226,9 +228,9 @@ func (db *Store) DisallowAddress(ctx context.Context, act admin.StaffAction, ope
 	})
 }
 
-func (db *Store) changeWhitelist(ctx context.Context, act admin.StaffAction, operatorID int64, change func(Tx, []netip.Prefix) (int64, error)) error {
+func (db *Store) changeWhitelist(ctx context.Context, action admin.StaffAction, operatorID int64, change func(Tx, []netip.Prefix) (int64, error)) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
-		if _, err := livingOperator(tx, operatorID); err != nil {
+		if _, err := undeletedOperator(tx, operatorID); err != nil {
 			return err
 		}
 		before, err := WhitelistOf(tx, operatorID)
@@ -247,7 +249,7 @@ func (db *Store) changeWhitelist(ctx context.Context, act admin.StaffAction, ope
 		if err != nil {
 			return fmt.Errorf("read the whitelist: %w", err)
 		}
-		return logAct(tx, act, operatorID, fmt.Sprintf("whitelist of lco %d", operatorID), admin.WhitelistState(before), admin.WhitelistState(after))
+		return logAction(tx, action, operatorID, fmt.Sprintf("whitelist of lco %d", operatorID), admin.WhitelistState(before), admin.WhitelistState(after))
 	})
 }
 

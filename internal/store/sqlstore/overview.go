@@ -11,8 +11,8 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// PlanHistory reads every version of a plan, the newest first. Each has one act of
-// staff behind it, in the same order.
+// PlanHistory reads every version of a plan, the newest first. Each has one
+// audit entry, in the same order.
 func (db *Store) PlanHistory(ctx context.Context, id string) ([]admin.PlanVersion, error) {
 	var versions []admin.PlanVersion
 	err := db.engine.Snapshot(ctx, func(from Querier) error {
@@ -75,9 +75,9 @@ func (db *Store) CatalogueState(ctx context.Context, provider string) (admin.Cat
 const overdue = `status = 'needs_review' AND review_since <= $1`
 
 // OverdueReviews reads the operations that have waited longest for a decision.
-func (db *Store) OverdueReviews(ctx context.Context, since time.Time, most int) ([]operation.Operation, error) {
+func (db *Store) OverdueReviews(ctx context.Context, since time.Time, limit int) ([]operation.Operation, error) {
 	rows, err := db.engine.Read(ctx).Query(`
-		SELECT `+OperationColumns+` FROM operations WHERE `+overdue+` ORDER BY review_since, id LIMIT $2`, since.UnixMilli(), most)
+		SELECT `+OperationColumns+` FROM operations WHERE `+overdue+` ORDER BY review_since, id LIMIT $2`, since.UnixMilli(), limit)
 	return Collect(rows, err, ReadOperation)
 }
 

@@ -14,15 +14,15 @@ import (
 
 // BeginPasswordReset finds the mobile of an operator's own subscriber, and writes
 // down who is about to reset the app password.
-func (db *Store) BeginPasswordReset(ctx context.Context, act admin.StaffAction, reset admin.PasswordReset) (string, error) {
+func (db *Store) BeginPasswordReset(ctx context.Context, action admin.StaffAction, reset admin.PasswordReset) (string, error) {
 	var mobile string
 	err := db.engine.Write(ctx, func(tx Tx) error {
-		operator, err := livingOperator(tx, reset.OperatorID)
+		operator, err := undeletedOperator(tx, reset.OperatorID)
 		if err != nil {
 			return err
 		}
 		if reset.ByOperator {
-			if err := refuseReset(tx, operator, act.At); err != nil {
+			if err := refuseReset(tx, operator, action.At); err != nil {
 				return err
 			}
 		}
@@ -37,7 +37,7 @@ func (db *Store) BeginPasswordReset(ctx context.Context, act admin.StaffAction, 
 		case !expires.Valid:
 			return admin.Refuse("subscriber %s has no password yet: the activation is not settled", reset.SubscriberID)
 		}
-		return logAct(tx, act, reset.OperatorID, reset.Subject(), nil, reset.State("asked"))
+		return logAction(tx, action, reset.OperatorID, reset.Subject(), nil, reset.State("asked"))
 	})
 	if err != nil {
 		return "", err
@@ -68,8 +68,8 @@ func refuseReset(tx Tx, operator subscription.Operator, now time.Time) error {
 }
 
 // EndPasswordReset writes down what came of a reset.
-func (db *Store) EndPasswordReset(ctx context.Context, act admin.StaffAction, reset admin.PasswordReset, verdict operation.Outcome) error {
+func (db *Store) EndPasswordReset(ctx context.Context, action admin.StaffAction, reset admin.PasswordReset, result operation.Outcome) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
-		return logAct(tx, act, reset.OperatorID, reset.Subject(), reset.State("asked"), reset.State(verdict.String()))
+		return logAction(tx, action, reset.OperatorID, reset.Subject(), reset.State("asked"), reset.State(result.String()))
 	})
 }

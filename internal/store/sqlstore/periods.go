@@ -12,12 +12,12 @@ import (
 // ClosePeriod closes a month of one operator, or of all that it is not closed for.
 //
 // What the month came to is read beforehand, in a transaction of its own: a month that is
-// over and has nothing open any more does not change, and the chain of acts is not
+// over and has nothing open any more does not change, and the chain of staff actions is not
 // locked while it is added up.
-func (db *Store) ClosePeriod(ctx context.Context, act admin.StaffAction, month admin.Month, operatorID int64) ([]admin.ClosedPeriod, error) {
+func (db *Store) ClosePeriod(ctx context.Context, action admin.StaffAction, month admin.Month, operatorID int64) ([]admin.ClosedPeriod, error) {
 	var periods, closed []admin.ClosedPeriod
 	err := db.engine.Snapshot(ctx, func(from Querier) (err error) {
-		periods, err = periodsToClose(from, act, month, operatorID)
+		periods, err = periodsToClose(from, action, month, operatorID)
 		return err
 	})
 	if err != nil {
@@ -40,7 +40,7 @@ func (db *Store) ClosePeriod(ctx context.Context, act admin.StaffAction, month a
 			closed = append(closed, p)
 		}
 		for _, p := range closed {
-			if err := logAct(tx, act, p.OperatorID, admin.PeriodSubject(p), nil, admin.PeriodState(p)); err != nil {
+			if err := logAction(tx, action, p.OperatorID, admin.PeriodSubject(p), nil, admin.PeriodState(p)); err != nil {
 				return err
 			}
 		}
@@ -57,7 +57,7 @@ func (db *Store) ClosePeriod(ctx context.Context, act admin.StaffAction, month a
 
 // periodsToClose adds up what each operator earned the MSO in a month. Whose
 // account was opened later had no such month.
-func periodsToClose(from Querier, act admin.StaffAction, month admin.Month, operatorID int64) ([]admin.ClosedPeriod, error) {
+func periodsToClose(from Querier, action admin.StaffAction, month admin.Month, operatorID int64) ([]admin.ClosedPeriod, error) {
 	if operatorID != 0 {
 		if _, err := operatorByID(from, operatorID); err != nil {
 			return nil, err
@@ -84,7 +84,7 @@ func periodsToClose(from Querier, act admin.StaffAction, month admin.Month, oper
 		   AND NOT EXISTS (SELECT 1 FROM commission_periods p WHERE p.operator_id = o.id AND p.month = $4)
 		 ORDER BY o.id`, begins, ends, operatorID, month.String())
 	return Collect(rows, err, func(row Row) (admin.ClosedPeriod, error) {
-		p := admin.ClosedPeriod{Month: month, ClosedBy: act.Actor, ClosedAt: act.At}
+		p := admin.ClosedPeriod{Month: month, ClosedBy: action.Actor, ClosedAt: action.At}
 		var amount int64
 		err := row.Scan(&p.OperatorID, &p.Operations, &amount)
 		p.Amount = money.Paise(amount)

@@ -14,8 +14,10 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
+// PlanColumns are those of a plan p.
 const PlanColumns = `p.id, p.name, p.description, p.price_paise, p.months, p.type, p.main, p.addon, p.retired = 1 AS retired, p.version, p.updated_at`
 
+// ReadPlan reads PlanColumns.
 func ReadPlan(row Row) (subscription.Plan, error) {
 	var p subscription.Plan
 	var price int64
@@ -27,7 +29,7 @@ func ReadPlan(row Row) (subscription.Plan, error) {
 }
 
 // SetPlan makes or changes a plan and keeps the price it had.
-func (db *Store) SetPlan(ctx context.Context, act admin.StaffAction, plan subscription.Plan) (subscription.Plan, error) {
+func (db *Store) SetPlan(ctx context.Context, action admin.StaffAction, plan subscription.Plan) (subscription.Plan, error) {
 	var written subscription.Plan
 	err := db.engine.Write(ctx, func(tx Tx) (err error) {
 		if err := lockPlans(tx); err != nil {
@@ -41,17 +43,17 @@ func (db *Store) SetPlan(ctx context.Context, act admin.StaffAction, plan subscr
 		if err != nil {
 			return err
 		}
-		if written, err = setPlan(tx, act, before, plan); err != nil {
+		if written, err = setPlan(tx, action, before, plan); err != nil {
 			return err
 		}
-		return act.CheckPlanChange(before, plan, comparison)
+		return action.CheckPlanChange(before, plan, comparison)
 	})
 	return written, err
 }
 
-// changePlan does what was approved, if the plan still has the version that it was
-// approved from.
-func changePlan(tx Tx, act admin.StaffAction, plan subscription.Plan) (subscription.Plan, error) {
+// changePlan carries out an approved change, if the plan still has the version that the
+// change was approved for.
+func changePlan(tx Tx, action admin.StaffAction, plan subscription.Plan) (subscription.Plan, error) {
 	if err := lockPlans(tx); err != nil {
 		return plan, err
 	}
@@ -62,11 +64,11 @@ func changePlan(tx Tx, act admin.StaffAction, plan subscription.Plan) (subscript
 	if before.Version != plan.Version {
 		return plan, admin.RefusePlanChanged(plan.ID)
 	}
-	return setPlan(tx, act, before, plan)
+	return setPlan(tx, action, before, plan)
 }
 
 // setPlan writes a plan, given what it was before; version zero if it is new.
-func setPlan(tx Tx, act admin.StaffAction, before, plan subscription.Plan) (subscription.Plan, error) {
+func setPlan(tx Tx, action admin.StaffAction, before, plan subscription.Plan) (subscription.Plan, error) {
 	if err := checkComponent(tx, plan.Main, catalogue.Main); err != nil {
 		return plan, err
 	}
@@ -88,7 +90,7 @@ func setPlan(tx Tx, act admin.StaffAction, before, plan subscription.Plan) (subs
 	if err != nil {
 		return plan, fmt.Errorf("write plan %s: %w", plan.ID, err)
 	}
-	return written, recordPlan(tx, act, before, before.Version > 0, written)
+	return written, recordPlan(tx, action, before, before.Version > 0, written)
 }
 
 // PlanComparison reads what a change of a plan is compared with.
@@ -117,9 +119,8 @@ func planComparison(from Querier, id string) (admin.PlanComparison, error) {
 	return c, err
 }
 
-// lockPlans lets one change of the catalogue in at a time: of a plan that is not
-// there yet, there is no row to lock. Reservations, which only look at a plan's
-// row, are not kept waiting by this.
+// lockPlans allows one change of the catalogue at a time: a new plan has no row to lock.
+// Reservations, which only read a plan's row, do not wait.
 func lockPlans(tx Tx) error {
 	if err := tx.Dialect().LockTable(tx, "plans"); err != nil {
 		return fmt.Errorf("lock the plans: %w", err)
@@ -128,7 +129,7 @@ func lockPlans(tx Tx) error {
 }
 
 // RetirePlan takes a plan out of the catalogue.
-func (db *Store) RetirePlan(ctx context.Context, act admin.StaffAction, id string) error {
+func (db *Store) RetirePlan(ctx context.Context, action admin.StaffAction, id string) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
 		if err := lockPlans(tx); err != nil {
 			return err
@@ -143,7 +144,7 @@ func (db *Store) RetirePlan(ctx context.Context, act admin.StaffAction, id strin
 		if before.Retired {
 			return admin.Refuse("plan %s was retired already", id)
 		}
-		_, err = tx.Exec(`UPDATE plans SET retired = 1, version = version + 1, updated_at = $2 WHERE id = $1`, id, act.At.UnixMilli())
+		_, err = tx.Exec(`UPDATE plans SET retired = 1, version = version + 1, updated_at = $2 WHERE id = $1`, id, action.At.UnixMilli())
 		if err != nil {
 			return fmt.Errorf("retire plan %s: %w", id, err)
 		}
@@ -151,12 +152,12 @@ func (db *Store) RetirePlan(ctx context.Context, act admin.StaffAction, id strin
 		if err != nil {
 			return err
 		}
-		return recordPlan(tx, act, before, true, after)
+		return recordPlan(tx, action, before, true, after)
 	})
 }
 
-// recordPlan keeps the plan's new version in its history and the act beside it.
-func recordPlan(tx Tx, act admin.StaffAction, before subscription.Plan, known bool, after subscription.Plan) error {
+// recordPlan adds the new version of a plan to its history, and the audit entry.
+func recordPlan(tx Tx, action admin.StaffAction, before subscription.Plan, known bool, after subscription.Plan) error {
 	_, err := tx.Exec(`
 		INSERT INTO plan_history (plan_id, version, name, price_paise, months, type, main, addon, retired, since)
 		SELECT id, version, name, price_paise, months, type, main, addon, retired, updated_at FROM plans WHERE id = $1`, after.ID)
@@ -167,10 +168,10 @@ func recordPlan(tx Tx, act admin.StaffAction, before subscription.Plan, known bo
 	if known {
 		was = admin.PlanState(before)
 	}
-	return logAct(tx, act, 0, "plan "+after.ID, was, admin.PlanState(after))
+	return logAction(tx, action, 0, "plan "+after.ID, was, admin.PlanState(after))
 }
 
-// checkComponent refuses what the provider did not sell when last asked.
+// checkComponent refuses a component that the provider's last catalogue does not sell.
 func checkComponent(tx Tx, code string, role catalogue.Role) error {
 	var found string
 	var sellable bool
@@ -188,8 +189,8 @@ func checkComponent(tx Tx, code string, role catalogue.Role) error {
 	return nil
 }
 
-// refuseComponent tells a component that the provider does not have from a
-// catalogue that nobody has read.
+// refuseComponent tells a component that the provider lacks from a catalogue that was
+// never read.
 func refuseComponent(tx Tx, code string) error {
 	var read bool
 	if err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM provider_components)`).Scan(&read); err != nil {
@@ -218,7 +219,7 @@ func (db *Store) AllPlans(ctx context.Context) ([]subscription.Plan, error) {
 	return Collect(rows, err, ReadPlan)
 }
 
-// sellable picks the plans whose every component the provider sells.
+// Sellable selects the plans whose every component the provider sells.
 const Sellable = `
 	SELECT ` + PlanColumns + `
 	  FROM plans p

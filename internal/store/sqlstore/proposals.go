@@ -23,27 +23,27 @@ func readProposal(row Row) (admin.Proposal, error) {
 	return p, err
 }
 
-// Propose keeps what one person wants and another has to agree to.
-func (db *Store) Propose(ctx context.Context, act admin.StaffAction, p admin.Proposal) (kept admin.Proposal, known bool, err error) {
+// Propose saves a change that needs the approval of a second person.
+func (db *Store) Propose(ctx context.Context, action admin.StaffAction, p admin.Proposal) (kept admin.Proposal, known bool, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		kept, known = admin.Proposal{}, false
-		if err := makerStands(tx, p); err != nil {
+		if err := checkMaker(tx, p); err != nil {
 			return err
 		}
 		if err := lockOwner(tx, p.OperatorID); err != nil {
 			return err
 		}
-		if err := sweepProposals(tx, act, p.OperatorID); err != nil {
+		if err := sweepProposals(tx, action, p.OperatorID); err != nil {
 			return err
 		}
-		if err := sweepReference(tx, act, p); err != nil {
+		if err := sweepReference(tx, action, p); err != nil {
 			return err
 		}
 		var err error
-		if kept, known, err = openMatter(tx, p); known || err != nil {
+		if kept, known, err = openDuplicate(tx, p); known || err != nil {
 			return err
 		}
-		if known, err = checkMatter(tx, p); known || err != nil {
+		if known, err = checkProposal(tx, p); known || err != nil {
 			return err
 		}
 		kept, err = readProposal(tx.QueryRow(`
@@ -54,13 +54,13 @@ func (db *Store) Propose(ctx context.Context, act admin.StaffAction, p admin.Pro
 			p.Kind, p.OperatorID, p.Amount.Paise(), p.Reference, p.TransactionID, p.Confirm, p.Reason, p.UniqueKey(), p.Maker, p.MadeAt.UnixMilli(),
 			p.Subject, p.Change, ReferenceKey(p)))
 		if errors.Is(err, sql.ErrNoRows) {
-			// Another proposal of the matter was committed meanwhile: one that concerns no
+			// Another proposal of the key was committed meanwhile: one that concerns no
 			// operator, or another operator's of the same reference. Otherwise the operator's
 			// row is locked. An older binary's has no reference_key.
-			if kept, known, err = openMatter(tx, p); known || err != nil {
+			if kept, known, err = openDuplicate(tx, p); known || err != nil {
 				return err
 			}
-			if kept, known, err = matterOf(tx, p); err == nil && !known {
+			if kept, known, err = openByKey(tx, p); err == nil && !known {
 				err = fmt.Errorf("keep the proposal: another one was in the way of %q, and was decided meanwhile", p.UniqueKey())
 			} else if err == nil && !kept.Same(p) {
 				err = admin.RefuseDuplicateProposal(kept)
@@ -70,7 +70,7 @@ func (db *Store) Propose(ctx context.Context, act admin.StaffAction, p admin.Pro
 		if err != nil {
 			return fmt.Errorf("keep the proposal: %w", err)
 		}
-		return logAct(tx, act, p.OperatorID, fmt.Sprintf("proposal %d", kept.ID), nil, admin.ProposalState(kept))
+		return logAction(tx, action, p.OperatorID, fmt.Sprintf("proposal %d", kept.ID), nil, admin.ProposalState(kept))
 	})
 	if err != nil {
 		return admin.Proposal{}, false, err
@@ -78,21 +78,21 @@ func (db *Store) Propose(ctx context.Context, act admin.StaffAction, p admin.Pro
 	return kept, known, nil
 }
 
-// sweepProposals writes down what has lapsed, so that it can be proposed again.
-func sweepProposals(tx Tx, act admin.StaffAction, operatorID int64) error {
+// sweepProposals marks expired proposals as lapsed, so that the same can be proposed again.
+func sweepProposals(tx Tx, action admin.StaffAction, operatorID int64) error {
 	_, err := tx.Exec(`
 		UPDATE proposals SET status = 'lapsed', decided_at = made_at + $3
 		 WHERE operator_id = $1 AND status = 'open' AND made_at + $3 <= $2`,
-		operatorID, act.At.UnixMilli(), admin.ProposalLifetime.Milliseconds())
+		operatorID, action.At.UnixMilli(), admin.ProposalLifetime.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("let proposals lapse: %w", err)
 	}
 	return nil
 }
 
-// openMatter finds what was proposed before in the same matter, and refuses where
-// that is something else.
-func openMatter(tx Tx, p admin.Proposal) (admin.Proposal, bool, error) {
+// openDuplicate finds an open proposal of the same, and refuses where one of the same
+// key proposes something else.
+func openDuplicate(tx Tx, p admin.Proposal) (admin.Proposal, bool, error) {
 	open, found, err := openProposal(tx, p)
 	if err == nil && found && !open.Same(p) {
 		err = admin.RefuseDuplicateProposal(open)
@@ -100,17 +100,17 @@ func openMatter(tx Tx, p admin.Proposal) (admin.Proposal, bool, error) {
 	return open, found, err
 }
 
-// openProposal reads the open proposal of the same matter; of a top-up's reference,
-// whichever operator it is for.
+// openProposal reads the open proposal of the same key; for a top-up, of the same
+// reference, whichever operator it is for.
 func openProposal(tx Tx, p admin.Proposal) (admin.Proposal, bool, error) {
 	if p.Kind != admin.ProposedTopUp {
-		return matterOf(tx, p)
+		return openByKey(tx, p)
 	}
 	return foundProposal(tx.QueryRow(`SELECT `+proposalColumns+` FROM proposals WHERE reference_key = $1 AND status = 'open'`, ReferenceKey(p)))
 }
 
-// matterOf reads the operator's open proposal of the same matter.
-func matterOf(tx Tx, p admin.Proposal) (admin.Proposal, bool, error) {
+// openByKey reads the operator's open proposal of the same key.
+func openByKey(tx Tx, p admin.Proposal) (admin.Proposal, bool, error) {
 	return foundProposal(tx.QueryRow(`SELECT `+proposalColumns+` FROM proposals WHERE operator_id = $1 AND matter = $2 AND status = 'open'`,
 		p.OperatorID, p.UniqueKey()))
 }
@@ -126,18 +126,18 @@ func foundProposal(row Row) (admin.Proposal, bool, error) {
 	return open, true, nil
 }
 
-// checkMatter refuses what could not be carried out as things stand, and knows a
+// checkProposal refuses a proposal that could not be carried out now, and reports a
 // top-up that was credited already.
-func checkMatter(tx Tx, p admin.Proposal) (known bool, err error) {
+func checkProposal(tx Tx, p admin.Proposal) (known bool, err error) {
 	if p.Kind == admin.ProposedSettlement {
 		_, err := inReview(tx, p.TransactionID)
 		return false, err
 	}
 	if p.AboutLogin() {
-		return false, checkLoginMatter(tx, p)
+		return false, checkLoginProposal(tx, p)
 	}
 	if p.OperatorID != 0 {
-		if _, err := livingOperator(tx, p.OperatorID); err != nil {
+		if _, err := undeletedOperator(tx, p.OperatorID); err != nil {
 			return false, err
 		}
 	}
@@ -152,7 +152,7 @@ func (db *Store) ApproveProposal(ctx context.Context, a admin.Approval) (admin.A
 	var outcome admin.ActionResult
 	err := db.engine.Write(ctx, func(tx Tx) error {
 		outcome = admin.ActionResult{}
-		if err := lockParties(tx, a); err != nil {
+		if err := lockApprovalLogins(tx, a); err != nil {
 			return err
 		}
 		before, err := decidable(tx, a.Action, a.Proposal.ID)
@@ -177,7 +177,7 @@ func (db *Store) ApproveProposal(ctx context.Context, a admin.Approval) (admin.A
 	return outcome, nil
 }
 
-// carryOut does what was proposed, as its checker's act.
+// carryOut carries out a proposal as the action of its checker.
 func carryOut(tx Tx, a admin.Approval, outcome *admin.ActionResult) (err error) {
 	switch p := outcome.Proposal; p.Kind {
 	case admin.ProposedTopUp:
@@ -203,24 +203,23 @@ func carryOut(tx Tx, a admin.Approval, outcome *admin.ActionResult) (err error) 
 }
 
 // DismissProposal decides a proposal that is not to be carried out.
-func (db *Store) DismissProposal(ctx context.Context, act admin.StaffAction, id int64, as admin.ProposalStatus) (admin.Proposal, error) {
+func (db *Store) DismissProposal(ctx context.Context, action admin.StaffAction, id int64, as admin.ProposalStatus) (admin.Proposal, error) {
 	var decided admin.Proposal
 	err := db.engine.Write(ctx, func(tx Tx) error {
-		before, err := decidable(tx, act, id)
+		before, err := decidable(tx, action, id)
 		if err != nil {
 			return err
 		}
-		if decided, err = decideProposal(tx, act, id, as); err != nil {
+		if decided, err = decideProposal(tx, action, id, as); err != nil {
 			return err
 		}
-		return logDecision(tx, act, before, decided)
+		return logDecision(tx, action, before, decided)
 	})
 	return decided, err
 }
 
-// lockOwner locks the operator's row, if the proposal concerns one. Whoever moves its
-// money by hand, or makes or decides a proposal, does so first, and so they follow each
-// other.
+// lockOwner locks the operator's row, if the proposal concerns one. Every transaction
+// that moves its money by hand, or makes or decides a proposal, does so first.
 func lockOwner(tx Tx, operatorID int64) error {
 	if operatorID == 0 {
 		return nil
@@ -229,9 +228,9 @@ func lockOwner(tx Tx, operatorID int64) error {
 	return err
 }
 
-// decidable reads a proposal that can be decided at the moment of the act. What it
-// is about never changes; what became of it is read once it is locked.
-func decidable(tx Tx, act admin.StaffAction, id int64) (admin.Proposal, error) {
+// decidable reads a proposal that can be decided at the time of the action. Its subject
+// never changes; its status is read under the lock.
+func decidable(tx Tx, action admin.StaffAction, id int64) (admin.Proposal, error) {
 	p, err := proposalByID(tx, id)
 	if err != nil {
 		return p, err
@@ -242,21 +241,21 @@ func decidable(tx Tx, act admin.StaffAction, id int64) (admin.Proposal, error) {
 	if p, err = readProposal(tx.QueryRow(`SELECT `+proposalColumns+` FROM proposals WHERE id = $1 FOR NO KEY UPDATE`, id)); err != nil {
 		return p, fmt.Errorf("lock proposal %d: %w", id, err)
 	}
-	return p, p.At(act.At).CheckOpen()
+	return p, p.At(action.At).CheckOpen()
 }
 
-func decideProposal(tx Tx, act admin.StaffAction, id int64, as admin.ProposalStatus) (admin.Proposal, error) {
+func decideProposal(tx Tx, action admin.StaffAction, id int64, as admin.ProposalStatus) (admin.Proposal, error) {
 	decided, err := readProposal(tx.QueryRow(`
 		UPDATE proposals SET status = $2, checker = $3, decided_at = $4, answer = $5 WHERE id = $1 AND status = 'open'
-		RETURNING `+proposalColumns, id, as, act.Actor, act.At.UnixMilli(), act.Reason))
+		RETURNING `+proposalColumns, id, as, action.Actor, action.At.UnixMilli(), action.Reason))
 	if err != nil {
 		return decided, fmt.Errorf("decide proposal %d: %w", id, err)
 	}
 	return decided, nil
 }
 
-func logDecision(tx Tx, act admin.StaffAction, before, after admin.Proposal) error {
-	return logAct(tx, act, after.OperatorID, fmt.Sprintf("proposal %d", after.ID), admin.ProposalState(before), admin.ProposalState(after))
+func logDecision(tx Tx, action admin.StaffAction, before, after admin.Proposal) error {
+	return logAction(tx, action, after.OperatorID, fmt.Sprintf("proposal %d", after.ID), admin.ProposalState(before), admin.ProposalState(after))
 }
 
 func proposalByID(from Querier, id int64) (admin.Proposal, error) {
@@ -286,10 +285,10 @@ func (db *Store) Proposals(ctx context.Context, filter admin.ProposalFilter) ([]
 
 // refuseProposed keeps a top-up from being made past a proposal of the same
 // reference.
-func refuseProposed(tx Tx, act admin.StaffAction, paid admin.TopUp) error {
+func refuseProposed(tx Tx, action admin.StaffAction, paid admin.TopUp) error {
 	wanted := admin.Proposal{Kind: admin.ProposedTopUp, OperatorID: paid.OperatorID, Reference: paid.Reference}
 	open, found, err := openProposal(tx, wanted)
-	if err != nil || !found || open.At(act.At).Status != admin.ProposalOpen {
+	if err != nil || !found || open.At(action.At).Status != admin.ProposalOpen {
 		return err
 	}
 	return admin.RefuseDuplicateProposal(open)

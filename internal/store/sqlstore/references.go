@@ -34,9 +34,9 @@ func creditedBefore(tx Tx, way admin.ReferenceKind, credit admin.Credit) (bool, 
 	return admin.SameCredit(before, credit, way)
 }
 
-// keepReference claims a reference for the wallet's last entry. The unique reference
-// decides, not a look beforehand: another operator's wallet has a lock of its own.
-func keepReference(tx Tx, way admin.ReferenceKind, credit admin.Credit) error {
+// saveReference claims a reference for the wallet's last entry. The unique index decides,
+// not an earlier read: another operator's wallet has a lock of its own.
+func saveReference(tx Tx, way admin.ReferenceKind, credit admin.Credit) error {
 	kept, err := tx.Exec(`
 		INSERT INTO credited_references (way, normalised, copy, operator_id, seq, filled)
 		SELECT $1::text, $2::text, 0, operator_id, entries, 0 FROM wallets WHERE operator_id = $3
@@ -55,8 +55,7 @@ func keepReference(tx Tx, way admin.ReferenceKind, credit admin.Credit) error {
 	return fmt.Errorf("keep the reference of operator %d: it is claimed, and the claim cannot be read", credit.OperatorID)
 }
 
-// ReferenceKey is what a proposed top-up's reference is compared by; nil for what is
-// no top-up.
+// ReferenceKey is the normalised reference of a proposed top-up; nil for other proposals.
 func ReferenceKey(p admin.Proposal) any {
 	if p.Kind != admin.ProposedTopUp {
 		return nil
@@ -64,12 +63,12 @@ func ReferenceKey(p admin.Proposal) any {
 	return admin.NormaliseReference(p.Reference)
 }
 
-// sweepReference writes down that another operator's proposal of the reference has lapsed.
-func sweepReference(tx Tx, act admin.StaffAction, p admin.Proposal) error {
+// sweepReference marks an expired proposal of the reference as lapsed, of any operator.
+func sweepReference(tx Tx, action admin.StaffAction, p admin.Proposal) error {
 	_, err := tx.Exec(`
 		UPDATE proposals SET status = 'lapsed', decided_at = made_at + $3
 		 WHERE reference_key = $1 AND status = 'open' AND made_at + $3 <= $2`,
-		ReferenceKey(p), act.At.UnixMilli(), admin.ProposalLifetime.Milliseconds())
+		ReferenceKey(p), action.At.UnixMilli(), admin.ProposalLifetime.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("let a proposal lapse: %w", err)
 	}

@@ -46,8 +46,7 @@ func (db *Store) ReleaseLapsed(ctx context.Context, claims []subscription.Claim,
 }
 
 // lapsedHolders are the lapsed subscribers that have a number or an id. One whose
-// operations the provider is still asked about keeps both, because they are part of
-// what is asked.
+// operations are still being verified keeps both, because the provider is called with them.
 func lapsedHolders(from Querier, claim subscription.Claim, now time.Time, lock string) ([]lapsed, error) {
 	rows, err := from.Query(`
 		SELECT s.id, s.mobile, s.operator_id

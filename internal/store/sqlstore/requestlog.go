@@ -70,12 +70,12 @@ func (db *Store) LastKeyUses(ctx context.Context, operatorID int64) (map[int64]t
 
 // PurgeRequests removes the oldest blocks, by their ids. Nodes may have written a
 // younger one among them, which stays a while longer.
-func (db *Store) PurgeRequests(ctx context.Context, before time.Time, most int) (removed int, err error) {
+func (db *Store) PurgeRequests(ctx context.Context, before time.Time, limit int) (removed int, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		gone, err := tx.Exec(`
 			DELETE FROM request_log
 			 WHERE id <= (SELECT max(id) FROM (SELECT id FROM request_log WHERE id > 0 ORDER BY id LIMIT $2) AS oldest) AND until_at < $1`,
-			before.UnixMilli(), most)
+			before.UnixMilli(), limit)
 		removed = int(gone)
 		return err
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/coaxhq/coax/internal/login"
 )
 
-// AccountByUsername reads whoever has a username.
+// AccountByUsername reads the account of a username.
 func (db *Store) AccountByUsername(ctx context.Context, username string) (login.Account, bool, error) {
 	account, err := readAccount(db.engine.Lookup(ctx).QueryRow(`SELECT `+accountColumns+` FROM`+accountTables+`WHERE p.username = $1`, username))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -28,7 +28,7 @@ func readSession(row Row) (login.Record, error) {
 	var r accountRow
 	var created, seen, steppedUp sql.NullInt64
 	var address string
-	err := row.Scan(append([]any{&s.ID, &created, &seen, &steppedUp, &s.CodeVerified, &address, &s.Agent}, r.places()...)...)
+	err := row.Scan(append([]any{&s.ID, &created, &seen, &steppedUp, &s.CodeVerified, &address, &s.Agent}, r.targets()...)...)
 	s.CreatedAt, s.SeenAt, s.SteppedUpAt, s.Account = Time(created), Time(seen), Time(steppedUp), r.account()
 	if address != "" && err == nil {
 		s.Address, err = netip.ParseAddr(address)
@@ -104,12 +104,12 @@ func (db *Store) UpgradeSession(ctx context.Context, rise login.SessionUpgrade) 
 		if err != nil || rise.Begins == nil {
 			return err
 		}
-		return keepChallenge(tx, *rise.Begins)
+		return saveChallenge(tx, *rise.Begins)
 	})
 }
 
 // spend uses a code up. That it was not used before is in the WHERE clause, not read
-// first: of two who show the same one, one is told that it is spent.
+// first: of two requests with the same code, one gets ErrSpent.
 func spend(tx Tx, rise login.SessionUpgrade) error {
 	var signedIn time.Time
 	if rise.SigningIn {
@@ -180,9 +180,9 @@ func closeOthers(tx Tx, personID int64, but login.TokenHash) error {
 	return nil
 }
 
-// ownLogin makes a change that somebody makes to their own login, with its row in the
-// log of acts, unless the login has moved since they were asked to prove themselves.
-func (db *Store) ownLogin(ctx context.Context, deed login.OwnAction, personID, version int64, change func(Tx) error) error {
+// ownLogin makes a change of a person's own login, with its audit entry, unless the login
+// has changed since the person proved who they are.
+func (db *Store) ownLogin(ctx context.Context, own login.OwnAction, personID, version int64, change func(Tx) error) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
 		before, err := lockAccount(tx, personID)
 		if err != nil {
@@ -198,15 +198,15 @@ func (db *Store) ownLogin(ctx context.Context, deed login.OwnAction, personID, v
 		if err != nil {
 			return err
 		}
-		return logLogin(tx, admin.StaffAction{Actor: deed.Actor, Action: deed.Action, At: deed.At}, &before, after)
+		return logLogin(tx, admin.StaffAction{Actor: own.Actor, Action: own.Action, At: own.At}, &before, after)
 	})
 }
 
 // ChangePassword replaces a password, and ends every session but the one that it was
 // done in.
-func (db *Store) ChangePassword(ctx context.Context, deed login.OwnAction, c login.PasswordChange) error {
-	return db.ownLogin(ctx, deed, c.PersonID, c.Version, func(tx Tx) error {
-		err := changeLogin(tx, c.PersonID, `password_hash = $2, password_changed_at = $3, must_change_password = 0, browser_epoch = browser_epoch + 1`, c.Hash, deed.At.UnixMilli())
+func (db *Store) ChangePassword(ctx context.Context, own login.OwnAction, c login.PasswordChange) error {
+	return db.ownLogin(ctx, own, c.PersonID, c.Version, func(tx Tx) error {
+		err := changeLogin(tx, c.PersonID, `password_hash = $2, password_changed_at = $3, must_change_password = 0, browser_epoch = browser_epoch + 1`, c.Hash, own.At.UnixMilli())
 		if err != nil {
 			return err
 		}
@@ -217,7 +217,7 @@ func (db *Store) ChangePassword(ctx context.Context, deed login.OwnAction, c log
 	})
 }
 
-// SetLanguage chooses what the pages speak to somebody.
+// SetLanguage sets the language of the pages for a person.
 func (db *Store) SetLanguage(ctx context.Context, personID int64, language string) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
 		_, err := tx.Exec(`UPDATE logins SET language = $2 WHERE id = $1`, personID, language)
@@ -242,12 +242,12 @@ func (db *Store) CloseSessionOf(ctx context.Context, personID int64, id string) 
 	})
 }
 
-// PurgeSessions removes some of those that nobody has used for long.
-func (db *Store) PurgeSessions(ctx context.Context, seenBefore time.Time, most int) (removed int, err error) {
+// PurgeSessions removes some sessions that were last used before a time.
+func (db *Store) PurgeSessions(ctx context.Context, seenBefore time.Time, limit int) (removed int, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		changed, err := tx.Exec(`
 			DELETE FROM login_sessions
-			 WHERE id IN (SELECT id FROM login_sessions WHERE seen_at <= $1 ORDER BY seen_at LIMIT $2)`, seenBefore.UnixMilli(), most)
+			 WHERE id IN (SELECT id FROM login_sessions WHERE seen_at <= $1 ORDER BY seen_at LIMIT $2)`, seenBefore.UnixMilli(), limit)
 		removed = int(changed)
 		return err
 	})

@@ -29,7 +29,7 @@ func (db *Store) OperationTotals(ctx context.Context, operatorID int64, from, be
 	})
 }
 
-// LedgerBounds finds a stretch of an operator's ledger.
+// LedgerBounds finds a range of an operator's ledger.
 func (db *Store) LedgerBounds(ctx context.Context, operatorID int64, from, before time.Time) (report.Bounds, error) {
 	var b report.Bounds
 	err := db.engine.Snapshot(ctx, func(at Querier) (err error) {
@@ -99,10 +99,10 @@ func (db *Store) ListLedger(ctx context.Context, q report.LedgerQuery) ([]report
 
 // OpenOperations reads what holds money. An index has all that is open, of all
 // operators, which is never much.
-func (db *Store) OpenOperations(ctx context.Context, operatorID int64, most int) ([]operation.Operation, error) {
+func (db *Store) OpenOperations(ctx context.Context, operatorID int64, limit int) ([]operation.Operation, error) {
 	rows, err := db.engine.Read(ctx).Query(`
 		SELECT `+OperationColumns+` FROM operations
-		 WHERE status IN ('processing', 'needs_review') AND ($1 = 0 OR operator_id + 0 = $1) ORDER BY created_at + 0, id LIMIT $2`, operatorID, most)
+		 WHERE status IN ('processing', 'needs_review') AND ($1 = 0 OR operator_id + 0 = $1) ORDER BY created_at + 0, id LIMIT $2`, operatorID, limit)
 	return Collect(rows, err, ReadOperation)
 }
 
@@ -132,7 +132,7 @@ func (db *Store) PageOperations(ctx context.Context, q report.OperationQuery) ([
 			stmt.add(` AND `+wanted.column, wanted.value)
 		}
 	}
-	stmt.stretch(q)
+	stmt.addRange(q)
 	stmt.add(order, q.Limit)
 	if q.Subscriber == "" && !q.State.Open() {
 		return page(ctx, db, stmt, ReadOperation)
@@ -141,8 +141,8 @@ func (db *Store) PageOperations(ctx context.Context, q report.OperationQuery) ([
 	return Collect(rows, err, ReadOperation)
 }
 
-// stretch is between which moments, and behind which operation, a page looks.
-func (s *statement) stretch(q report.OperationQuery) {
+// addRange adds the times and the cursors between which a page reads.
+func (s *statement) addRange(q report.OperationQuery) {
 	moment, both := `created_at`, `(created_at, id)`
 	if q.State.Open() || q.Subscriber != "" {
 		moment, both = `created_at + 0`, `(created_at + 0, id)` // it has been found by something else
@@ -165,7 +165,7 @@ func (s *statement) stretch(q report.OperationQuery) {
 func (db *Store) OperationAtOffset(ctx context.Context, q report.OperationQuery, many int) (last report.Cursor, found bool, err error) {
 	var stmt statement
 	stmt.add(`SELECT created_at, id FROM operations WHERE operator_id = ?`, q.OperatorID)
-	stmt.stretch(report.OperationQuery{From: q.From, Before: q.Before, After: q.After})
+	stmt.addRange(report.OperationQuery{From: q.From, Before: q.Before, After: q.After})
 	stmt.add(` ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET ?`, many)
 	places, err := page(ctx, db, stmt, func(row Row) (report.Cursor, error) {
 		var p report.Cursor

@@ -49,10 +49,10 @@ func subscriberRow(d *Dialect, stmt *statement, term, from string, q report.Subs
 	stmt.add(d.CurrentPlan, q.Now.UnixMilli())
 }
 
-// termsAsk are the terms that a subscriber must have who goes by that column. Asked
-// for one of them, and not whether there is any, the planner looks at whoever was found
-// already, and does not begin with all who have the term.
-func termsAsk(stmt *statement, who string, terms []string) {
+// addTerms adds the terms that the subscriber of a column must have. PostgreSQL would turn
+// EXISTS into a join and begin with everyone who has the term; a subquery with LIMIT is
+// run for the subscribers found so far.
+func addTerms(stmt *statement, who string, terms []string) {
 	for _, term := range terms {
 		stmt.add(`
 		   AND (SELECT true FROM subscriber_terms e WHERE e.subscriber_id = `+who+` AND e.kind = 'word' AND e.term >= ? AND e.term < ? LIMIT 1)`,
@@ -60,8 +60,8 @@ func termsAsk(stmt *statement, who string, terms []string) {
 	}
 }
 
-// standingAsks is how a subscriber s must stand.
-func standingAsks(stmt *statement, q report.SubscriberQuery) {
+// addStatus adds the status that a subscriber s must have.
+func addStatus(stmt *statement, q report.SubscriberQuery) {
 	switch q.Status {
 	case report.Active:
 		stmt.add(` AND s.expires_at > ?`, q.Now.UnixMilli())
@@ -78,7 +78,7 @@ func reviewedSubscribers(d *Dialect, stmt *statement, q report.SubscriberQuery) 
 	subscriberRow(d, stmt, `''`, `operations r `+d.OrderedJoin+` subscribers s ON s.id = r.subscriber_id`, q)
 	stmt.add(` WHERE r.status = 'needs_review' AND r.operator_id + 0 = ? AND s.operator_id + 0 = ? AND (coalesce(s.expires_at, 0), s.id) > (?, ?)`,
 		q.OperatorID, q.OperatorID, q.After.Number, q.After.ID)
-	termsAsk(stmt, `s.id`, q.Terms)
+	addTerms(stmt, `s.id`, q.Terms)
 	stmt.add(` ORDER BY coalesce(s.expires_at, 0), s.id`)
 }
 
@@ -90,8 +90,8 @@ func searchedSubscribers(d *Dialect, stmt *statement, q report.SubscriberQuery) 
 	stmt.add(` AND s.operator_id + 0 = ?
 		   AND (SELECT true FROM subscriber_terms e WHERE e.subscriber_id = t.subscriber_id AND e.kind = 'word' AND e.term >= ? AND e.term < t.term LIMIT 1) IS NULL`,
 		q.OperatorID, q.Terms[0])
-	termsAsk(stmt, `t.subscriber_id`, q.Terms[1:])
-	standingAsks(stmt, q)
+	addTerms(stmt, `t.subscriber_id`, q.Terms[1:])
+	addStatus(stmt, q)
 	stmt.add(` ORDER BY t.term, t.subscriber_id`)
 }
 
@@ -99,7 +99,7 @@ func namedSubscribers(d *Dialect, stmt *statement, q report.SubscriberQuery) {
 	subscriberRow(d, stmt, `t.term`, d.TermSubscribers, q)
 	termsWithin(stmt, q)
 	stmt.add(` AND s.operator_id + 0 = ?`, q.OperatorID)
-	standingAsks(stmt, q)
+	addStatus(stmt, q)
 	stmt.add(` ORDER BY t.term, t.subscriber_id`)
 }
 

@@ -14,14 +14,14 @@ import (
 )
 
 // guardOwner refuses an action of an operator's owner unless the operator is active. The
-// operator is locked, so that what its owners do comes one after the other.
-func guardOwner(tx Tx, act admin.StaffAction) error {
-	if act.OperatorScope == 0 {
+// operator is locked, so that actions of its owners follow each other.
+func guardOwner(tx Tx, action admin.StaffAction) error {
+	if action.OperatorScope == 0 {
 		return nil
 	}
-	operator, err := livingOperator(tx, act.OperatorScope)
+	operator, err := undeletedOperator(tx, action.OperatorScope)
 	if err == nil && operator.Status != subscription.OperatorActive {
-		err = admin.RefuseSuspended(act.OperatorScope)
+		err = admin.RefuseSuspended(action.OperatorScope)
 	}
 	return err
 }
@@ -55,8 +55,8 @@ func interruptSuspended(tx Tx, operatorID int64, at time.Time) error {
 	return nil
 }
 
-// refuseSuspended refuses unless the operator is active. Nobody changes that
-// before the transaction ends.
+// refuseSuspended refuses unless the operator is active, and keeps it active until
+// the commit.
 func refuseSuspended(tx Tx, operatorID int64) error {
 	var status subscription.OperatorStatus
 	err := tx.QueryRow(`SELECT status FROM operators WHERE id = $1 FOR SHARE`, operatorID).Scan(&status)

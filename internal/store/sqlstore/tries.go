@@ -44,7 +44,7 @@ func (db *Store) CountTries(ctx context.Context, at time.Time, window time.Durat
 }
 
 // countTry counts one try. That there is room for it is in the WHERE clause, not read
-// first: of two who try together, both are counted, or one is refused. A window from the
+// first: of two tries at once, both are counted, or one is refused. A window from the
 // future is over too: a clock that was set back must not lock anybody out.
 func countTry(tx Tx, at time.Time, window time.Duration, counter login.TryCounter) (login.TryCount, error) {
 	count := login.TryCount{Key: counter.Key}
@@ -100,11 +100,11 @@ func (db *Store) UncountTries(ctx context.Context, counts []login.TryCount) erro
 }
 
 // PurgeTries removes some of the counters whose windows are over.
-func (db *Store) PurgeTries(ctx context.Context, before time.Time, most int) (removed int, err error) {
+func (db *Store) PurgeTries(ctx context.Context, before time.Time, limit int) (removed int, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		changed, err := tx.Exec(`
 			DELETE FROM login_tries
-			 WHERE key IN (SELECT key FROM login_tries WHERE since <= $1 ORDER BY since LIMIT $2)`, before.UnixMilli(), most)
+			 WHERE key IN (SELECT key FROM login_tries WHERE since <= $1 ORDER BY since LIMIT $2)`, before.UnixMilli(), limit)
 		removed = int(changed)
 		return err
 	})

@@ -12,20 +12,20 @@ import (
 )
 
 // TopUp credits a wallet, once per reference.
-func (db *Store) TopUp(ctx context.Context, act admin.StaffAction, paid admin.TopUp) (subscription.Wallet, bool, error) {
+func (db *Store) TopUp(ctx context.Context, action admin.StaffAction, paid admin.TopUp) (subscription.Wallet, bool, error) {
 	var wallet subscription.Wallet
 	credited := false
 	err := db.engine.Write(ctx, func(tx Tx) (err error) {
-		if wallet, credited, err = topUp(tx, act, paid); err != nil || !credited {
+		if wallet, credited, err = topUp(tx, action, paid); err != nil || !credited {
 			return err
 		}
-		return countAlone(tx, act, paid.OperatorID, paid.Amount)
+		return countUnapproved(tx, action, paid.OperatorID, paid.Amount)
 	})
 	return wallet, credited && err == nil, err
 }
 
-func topUp(tx Tx, act admin.StaffAction, paid admin.TopUp) (wallet subscription.Wallet, credited bool, err error) {
-	if _, err := livingOperator(tx, paid.OperatorID); err != nil {
+func topUp(tx Tx, action admin.StaffAction, paid admin.TopUp) (wallet subscription.Wallet, credited bool, err error) {
+	if _, err := undeletedOperator(tx, paid.OperatorID); err != nil {
 		return wallet, false, err
 	}
 	before, err := lockWallet(tx, paid.OperatorID)
@@ -35,26 +35,26 @@ func topUp(tx Tx, act admin.StaffAction, paid admin.TopUp) (wallet subscription.
 	if known, err := sameTopUp(tx, paid); known || err != nil {
 		return before, false, err
 	}
-	if err := refuseProposed(tx, act, paid); err != nil {
+	if err := refuseProposed(tx, action, paid); err != nil {
 		return before, false, err
 	}
 	if before.Balance.Add(before.Held).Add(paid.Amount).Paise() > money.Max {
 		return before, false, admin.Refuse("the wallet would hold more than %s", money.Paise(money.Max))
 	}
-	if err := moveMoney(tx, act, movement{
+	if err := moveMoney(tx, action, movement{
 		operatorID: paid.OperatorID, kind: "topup", amount: paid.Amount,
 		reference: paid.Reference, description: "Top-up " + paid.Reference,
 	}); err != nil {
 		return before, false, err
 	}
-	if err := keepReference(tx, admin.ReferenceTopUp, paid.Credit()); err != nil {
+	if err := saveReference(tx, admin.ReferenceTopUp, paid.Credit()); err != nil {
 		return before, false, err
 	}
 	if wallet, err = walletOf(tx, paid.OperatorID); err != nil {
 		return wallet, false, err
 	}
 	subject := fmt.Sprintf("wallet of lco %d, reference %s", paid.OperatorID, paid.Reference)
-	return wallet, true, logAct(tx, act, paid.OperatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
+	return wallet, true, logAction(tx, action, paid.OperatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
 }
 
 // sameTopUp tells a repeated top-up from another payment under an old reference. One
@@ -79,20 +79,20 @@ func sameTopUp(tx Tx, topUp admin.TopUp) (bool, error) {
 
 // Adjust corrects a wallet by hand. What is held is not touched, so that the
 // balance alone must stay above zero.
-func (db *Store) Adjust(ctx context.Context, act admin.StaffAction, a admin.Adjustment) (subscription.Wallet, bool, error) {
+func (db *Store) Adjust(ctx context.Context, action admin.StaffAction, a admin.Adjustment) (subscription.Wallet, bool, error) {
 	var wallet subscription.Wallet
 	booked := false
 	err := db.engine.Write(ctx, func(tx Tx) (err error) {
-		if wallet, booked, err = adjust(tx, act, a); err != nil || !booked {
+		if wallet, booked, err = adjust(tx, action, a); err != nil || !booked {
 			return err
 		}
-		return countAlone(tx, act, a.OperatorID, a.Amount)
+		return countUnapproved(tx, action, a.OperatorID, a.Amount)
 	})
 	return wallet, booked && err == nil, err
 }
 
-func adjust(tx Tx, act admin.StaffAction, a admin.Adjustment) (wallet subscription.Wallet, booked bool, err error) {
-	if _, err := livingOperator(tx, a.OperatorID); err != nil {
+func adjust(tx Tx, action admin.StaffAction, a admin.Adjustment) (wallet subscription.Wallet, booked bool, err error) {
+	if _, err := undeletedOperator(tx, a.OperatorID); err != nil {
 		return wallet, false, err
 	}
 	before, err := lockWallet(tx, a.OperatorID)
@@ -108,8 +108,8 @@ func adjust(tx Tx, act admin.StaffAction, a admin.Adjustment) (wallet subscripti
 	if before.Balance.Add(before.Held).Add(a.Amount).Paise() > money.Max {
 		return before, false, admin.Refuse("the wallet would hold more than %s", money.Paise(money.Max))
 	}
-	if err := moveMoney(tx, act, movement{
-		operatorID: a.OperatorID, kind: "adjust", amount: a.Amount, description: "Adjustment: " + act.Reason,
+	if err := moveMoney(tx, action, movement{
+		operatorID: a.OperatorID, kind: "adjust", amount: a.Amount, description: "Adjustment: " + action.Reason,
 	}); err != nil {
 		return before, false, err
 	}
@@ -121,7 +121,7 @@ func adjust(tx Tx, act admin.StaffAction, a admin.Adjustment) (wallet subscripti
 		if err != nil {
 			return before, false, fmt.Errorf("keep the reference: %w", err)
 		}
-		if err := keepReference(tx, admin.ReferenceAdjustment, a.Credit()); err != nil {
+		if err := saveReference(tx, admin.ReferenceAdjustment, a.Credit()); err != nil {
 			return before, false, err
 		}
 	}
@@ -129,7 +129,7 @@ func adjust(tx Tx, act admin.StaffAction, a admin.Adjustment) (wallet subscripti
 		return wallet, false, err
 	}
 	subject := fmt.Sprintf("wallet of lco %d", a.OperatorID)
-	return wallet, true, logAct(tx, act, a.OperatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
+	return wallet, true, logAction(tx, action, a.OperatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
 }
 
 // sameAdjustment tells a repeated adjustment from another one under an old reference.
@@ -166,7 +166,7 @@ type movement struct {
 }
 
 // moveMoney writes a movement: the wallet, its chain of entries, and the ledger.
-func moveMoney(tx Tx, act admin.StaffAction, m movement) error {
+func moveMoney(tx Tx, action admin.StaffAction, m movement) error {
 	var balance, ledgerSum, seq, line int64
 	err := tx.QueryRow(`
 		UPDATE wallets
@@ -181,7 +181,7 @@ func moveMoney(tx Tx, act admin.StaffAction, m movement) error {
 	_, err = tx.Exec(`
 		INSERT INTO wallet_entries (operator_id, seq, kind, amount_paise, balance_after, reference, actor, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		m.operatorID, seq, m.kind, m.amount.Paise(), balance, NullString(m.reference), act.Actor, act.At.UnixMilli())
+		m.operatorID, seq, m.kind, m.amount.Paise(), balance, NullString(m.reference), action.Actor, action.At.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("write the wallet entry: %w", err)
 	}
@@ -192,7 +192,7 @@ func moveMoney(tx Tx, act admin.StaffAction, m movement) error {
 	_, err = tx.Exec(`
 		INSERT INTO ledger (operator_id, line, kind, amount_paise, balance_after, description, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-		m.operatorID, line, kind, size.Paise(), ledgerSum, m.description, act.At.UnixMilli())
+		m.operatorID, line, kind, size.Paise(), ledgerSum, m.description, action.At.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("write the ledger line: %w", err)
 	}

@@ -10,18 +10,18 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 )
 
-const actColumns = `id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash, origin`
+const auditColumns = `id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash, origin`
 
-// logAct writes an act of staff down beside what it changed. The states are nil
-// where nothing was there before, or is there after.
-func logAct(tx Tx, act admin.StaffAction, operatorID int64, subject string, before, after any) error {
-	if err := act.Permitted(); err != nil {
+// logAction adds a staff action to the audit log, in the transaction of the change.
+// before is nil for something new, after for something removed.
+func logAction(tx Tx, action admin.StaffAction, operatorID int64, subject string, before, after any) error {
+	if err := action.Permitted(); err != nil {
 		return err
 	}
-	if !act.Covers(operatorID) {
-		return fmt.Errorf("%s of operator %d acts on %s of operator %d", act.Actor, act.OperatorScope, subject, operatorID)
+	if !action.Covers(operatorID) {
+		return fmt.Errorf("%s of operator %d acts on %s of operator %d", action.Actor, action.OperatorScope, subject, operatorID)
 	}
-	logged := admin.AuditEntry{StaffAction: act, OperatorID: operatorID, Subject: subject}
+	logged := admin.AuditEntry{StaffAction: action, OperatorID: operatorID, Subject: subject}
 	for _, state := range []struct {
 		value any
 		text  *string
@@ -31,7 +31,7 @@ func logAct(tx Tx, act admin.StaffAction, operatorID int64, subject string, befo
 		}
 		text, err := json.Marshal(state.value)
 		if err != nil {
-			return fmt.Errorf("write the act of staff: %w", err)
+			return fmt.Errorf("write the staff action: %w", err)
 		}
 		*state.text = string(text)
 	}
@@ -43,12 +43,12 @@ func logAct(tx Tx, act admin.StaffAction, operatorID int64, subject string, befo
 	}
 	// Read behind that lock, so that of two actions under one voucher the later one sees
 	// the earlier.
-	if act.Voucher != "" {
-		switch _, done, err := actionUnder(tx, tx.Dialect(), act.Voucher); {
+	if action.Voucher != "" {
+		switch _, done, err := actionUnder(tx, tx.Dialect(), action.Voucher); {
 		case err != nil:
 			return err
 		case done:
-			return admin.RefuseVoucher(act.Voucher)
+			return admin.RefuseVoucher(action.Voucher)
 		}
 	}
 	logged.ID = last + 1
@@ -60,7 +60,7 @@ func logAct(tx Tx, act admin.StaffAction, operatorID int64, subject string, befo
 		logged.ID, logged.OperatorID, logged.Actor, logged.Action, logged.Subject, logged.Before, logged.After, logged.Reason,
 		logged.At.UnixMilli(), logged.ChainHash(previous), logged.Origin, mac, macKey)
 	if err != nil {
-		return fmt.Errorf("write the act of staff: %w", err)
+		return fmt.Errorf("write the staff action: %w", err)
 	}
 	tx.Logged(logged)
 	return nil
@@ -80,32 +80,32 @@ func chainEnd(tx Tx) (id int64, hash, mac []byte, err error) {
 	return id, hash, mac, err
 }
 
-// AuditEntryByVoucher reads the act that was done under a voucher.
+// AuditEntryByVoucher reads the staff action of a voucher.
 func (db *Store) AuditEntryByVoucher(ctx context.Context, voucher string) (admin.AuditEntry, bool, error) {
 	return actionUnder(db.engine.Read(ctx), db.dialect, voucher)
 }
 
-// actionUnder finds the staff action by how its reason ends, which is indexed.
+// actionUnder finds the staff action of a voucher by the end of its reason, which is indexed.
 func actionUnder(q Querier, d *Dialect, voucher string) (admin.AuditEntry, bool, error) {
 	if len(voucher) != admin.VoucherLength {
 		return admin.AuditEntry{}, false, fmt.Errorf("voucher %q has not %d characters", voucher, admin.VoucherLength)
 	}
-	act, err := readAct(q.QueryRow(`
-		SELECT `+actColumns+` FROM staff_acts WHERE `+d.VoucherIs+` ORDER BY id DESC LIMIT 1`, admin.VoucherNote(voucher)))
+	action, err := readAuditEntry(q.QueryRow(`
+		SELECT `+auditColumns+` FROM staff_acts WHERE `+d.VoucherIs+` ORDER BY id DESC LIMIT 1`, admin.VoucherNote(voucher)))
 	if errors.Is(err, sql.ErrNoRows) {
-		return act, false, nil
+		return action, false, nil
 	}
 	if err != nil {
-		return act, false, fmt.Errorf("look up a voucher: %w", err)
+		return action, false, fmt.Errorf("look up a voucher: %w", err)
 	}
-	return act, true, nil
+	return action, true, nil
 }
 
-// FindAuditEntries reads what staff did, newest first: an operator's by an index, and all
-// others one after the other, down to where it is told to look.
+// FindAuditEntries reads the audit log, newest first: one operator's entries by an index,
+// all others in the order of ids, down to q.Above.
 func (db *Store) FindAuditEntries(ctx context.Context, q admin.AuditQuery) ([]admin.AuditEntry, error) {
 	var stmt statement
-	stmt.add(`SELECT `+actColumns+` FROM staff_acts WHERE id < ? AND id > ?`, q.UpperID(), q.Above)
+	stmt.add(`SELECT `+auditColumns+` FROM staff_acts WHERE id < ? AND id > ?`, q.UpperID(), q.Above)
 	if q.OperatorID != 0 {
 		stmt.add(` AND operator_id = ?`, q.OperatorID)
 	}
@@ -126,14 +126,14 @@ func (db *Store) FindAuditEntries(ctx context.Context, q admin.AuditQuery) ([]ad
 	}
 	if q.OperatorID == 0 {
 		stmt.add(` ORDER BY id DESC LIMIT ?`, q.Limit)
-		return page(ctx, db, stmt, readAct)
+		return page(ctx, db, stmt, readAuditEntry)
 	}
 	stmt.add(` ORDER BY `+db.dialect.ActionOrder+` DESC LIMIT ?`, q.Limit)
 	rows, err := db.engine.Read(ctx).Query(stmt.text, stmt.args...)
-	return Collect(rows, err, readAct)
+	return Collect(rows, err, readAuditEntry)
 }
 
-func readAct(row Row) (admin.AuditEntry, error) {
+func readAuditEntry(row Row) (admin.AuditEntry, error) {
 	var a admin.AuditEntry
 	var at sql.NullInt64
 	err := row.Scan(&a.ID, &a.OperatorID, &a.Actor, &a.Action, &a.Subject, &a.Before, &a.After, &a.Reason, &at, &a.Hash, &a.Origin)
