@@ -29,7 +29,7 @@ func with(text string, line int, to string) string {
 	return strings.Join(lines, "\n")
 }
 
-func TestEachMistakeIsNamed(t *testing.T) {
+func TestCompare_NamesMistakes(t *testing.T) {
 	posted, asked := post().StringToSign(), get().StringToSign()
 	hash := signing.BodySHA256([]byte(sentBody))
 	sum, err := hex.DecodeString(hash)
@@ -110,7 +110,7 @@ func TestEachMistakeIsNamed(t *testing.T) {
 	}
 }
 
-func TestTheFirstDifferenceIsShownByteByByte(t *testing.T) {
+func TestCompare_FirstDifference(t *testing.T) {
 	posted := post().StringToSign()
 	for _, tt := range []struct {
 		name, theirs string
@@ -141,7 +141,7 @@ func TestTheFirstDifferenceIsShownByteByByte(t *testing.T) {
 	}
 }
 
-func TestABodyThatWasWrittenAnewIsRecognised(t *testing.T) {
+func TestCompareWithBody_ReencodedBody(t *testing.T) {
 	const mine = `{"mobile":"9876543210","full_name":"रवि / <Kumar>","note":"a, b: \"c\""}`
 	for arrived, want := range map[string]string{
 		`{"mobile": "9876543210", "full_name": "रवि / <Kumar>", "note": "a, b: \"c\""}`:                "a space after each comma and colon",
@@ -171,7 +171,7 @@ func TestABodyThatWasWrittenAnewIsRecognised(t *testing.T) {
 	}
 }
 
-func TestARefusedCallIsExplainedByItself(t *testing.T) {
+func TestExplain(t *testing.T) {
 	at := time.Unix(1_800_000_000, 0).UTC()
 	lower := strings.Repeat("0123456789abcdef", 4)
 	text := post().StringToSign()

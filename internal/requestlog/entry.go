@@ -1,13 +1,10 @@
-// Package requestlog remembers every call of the API that named a known key, and
-// every order that came from a page instead, for as long as an installation keeps
-// it: what was asked, from where, what was answered. Operators search it for their
-// own calls, and it explains to them why a signature was refused.
+// Package requestlog stores every API request with a known key, and every order from a
+// page, for a configured time: the request, its address and the result. Operators search it
+// for their own requests, and it explains why a signature was refused.
 //
-// It stands beside the requests and never in their way. Whoever answers one hands
-// over an Entry and goes on; what cannot be kept is dropped and counted. It
-// decides nothing, and nothing is decided by it: no charge, no limit and no audit
-// reads it. It keeps no secret: bodies are known by their hash alone, signatures
-// by their beginning.
+// It never delays a request: Record does not wait, and what cannot be stored is dropped and
+// counted. No charge, limit or audit depends on it. It stores no secret: only the hash of a
+// body, and the beginning of a signature.
 package requestlog
 
 import (
@@ -39,11 +36,11 @@ type Entry struct {
 	Took         time.Duration
 	// IdempotencyKey is as it was sent; empty where none was.
 	IdempotencyKey string
-	// SignatureDetails is there where the signature, or what goes into it, was refused.
+	// Signature is set where the signature, or what goes into it, was refused.
 	Signature *SignatureDetails
 }
 
-// SignatureDetails is what a signature was judged on.
+// SignatureDetails is what a signature was checked against.
 type SignatureDetails struct {
 	// StringToSign has the six lines that the server computed from what arrived.
 	StringToSign string
@@ -66,7 +63,7 @@ const (
 	NotHex SignatureForm = "not hex"
 )
 
-// signatureKept is how much of a signature that was sent is kept.
+// signatureKept is how much of a sent signature is stored.
 const signatureKept = 8
 
 // Texts that a caller chooses are cut at these lengths. No header can be much
@@ -85,7 +82,7 @@ func NewSignatureDetails(stringToSign, signature string) *SignatureDetails {
 		SignatureForm:  formOf(signature),
 	}
 	if e.SignatureForm == NotHex {
-		// Somebody may have sent the secret itself.
+		// The caller may have sent the secret itself.
 		e.SignatureStart = cut(telemetry.Scrub(signature), len("cxs_"))
 	}
 	return e
@@ -145,17 +142,17 @@ func cut(text string, most int) string {
 	return text
 }
 
-// FromPage reports whether somebody used a page, and no program called.
+// FromPage reports whether the order came from a page, not from the API.
 func (e Entry) FromPage() bool { return e.CredentialID == 0 }
 
-// Refused reports whether the call got something else than what it asked for.
+// Refused reports whether the response is an error.
 func (e Entry) Refused() bool { return e.Status >= firstRefusal }
 
-// firstRefusal is the lowest status of an answer that grants nothing.
+// firstRefusal is the lowest status of an error.
 const firstRefusal = 400
 
-// Proven reports whether the call was signed with the key's secret. Anybody may
-// name a key.
+// Proven reports whether the call was signed with the key's secret. Anybody can send a
+// key.
 func (e Entry) Proven() bool {
 	switch e.Code {
 	case fault.CredentialRevoked, fault.CredentialExpired, fault.TimestampExpired, fault.InvalidSignature,

@@ -22,9 +22,9 @@ type Store interface {
 	RequestBlock(ctx context.Context, operatorID, id int64) (Block, bool, error)
 	// LastKeyUses says when each key of an operator was last used, as far as known.
 	LastKeyUses(ctx context.Context, operatorID int64) (map[int64]time.Time, error)
-	// PurgeRequests removes up to so many of the oldest blocks, if they ended
-	// before a moment, and says how many went.
-	PurgeRequests(ctx context.Context, before time.Time, most int) (int, error)
+	// PurgeRequests removes at most limit of the oldest blocks that ended before a moment, and
+	// returns how many.
+	PurgeRequests(ctx context.Context, before time.Time, limit int) (int, error)
 }
 
 // Batch is what is written at a time.
@@ -41,7 +41,7 @@ type Use struct {
 	At                       time.Time
 }
 
-// Metrics is told what the log could not keep.
+// Metrics receives how many calls could not be stored.
 type Metrics interface{ RequestsNotLogged(calls int) }
 
 var _ Metrics = (*telemetry.Metrics)(nil)
@@ -62,16 +62,16 @@ const (
 	// is what they cost, and short enough for somebody who looks at another node for
 	// a call to this one. Whoever looks at this one sees everything.
 	gatherFor = 5 * time.Second
-	// mostWaiting bounds, in bytes, what waits to be written: more than two
+	// maxPending bounds, in bytes, what waits to be written: more than two
 	// hundred thousand calls.
-	mostWaiting = 16 << 20
-	// enoughWaiting is written without waiting for the time to come.
-	enoughWaiting = 6 << 20
+	maxPending = 16 << 20
+	// flushThreshold is written without waiting for the time to come.
+	flushThreshold = 6 << 20
 	// batchBlocks is small because a batch keeps the store's writer busy, and
 	// requests wait behind it.
 	batchBlocks = 64
-	// writePatience is how long writing may take, and with it the end of a node.
-	writePatience = 5 * time.Second
+	// writeTimeout is how long writing may take, and with it the end of a node.
+	writeTimeout = 5 * time.Second
 	// useEvery is how exactly the last use of a key is known: to note each one
 	// would make a change of a row of every call.
 	useEvery = time.Minute
@@ -79,7 +79,7 @@ const (
 	usesRemembered = 1 << 16
 )
 
-// Log takes calls in and finds them again. It may be used by many at once.
+// Log records calls and searches them. It is safe for concurrent use.
 type Log struct {
 	store  Store
 	config Config
@@ -109,17 +109,17 @@ func (l *Log) On() bool { return l != nil && l.config.Keep > 0 }
 // Keep is how long calls are kept.
 func (l *Log) Keep() time.Duration { return l.config.Keep }
 
-// Record takes a call in. It does not wait and cannot fail.
+// Record records a call. It does not wait and cannot fail.
 func (l *Log) Record(e Entry) {
 	if !l.On() || e.OperatorID == 0 {
 		return
 	}
 	e.IdempotencyKey = cut(telemetry.Scrub(e.IdempotencyKey), longestKey)
-	var room [256]byte // as much as a call takes, unless it has evidence
+	var room [256]byte // as much as a call takes, unless it has signature details
 	packed := appendEntry(room[:0], &e)
 
 	l.mu.Lock()
-	if len(l.waiting)+len(packed) > mostWaiting {
+	if len(l.waiting)+len(packed) > maxPending {
 		l.mu.Unlock()
 		l.lost(1)
 		return
@@ -130,12 +130,12 @@ func (l *Log) Record(e Entry) {
 	l.waiting = binary.AppendUvarint(l.waiting, uint64(len(packed)))
 	l.waiting = append(l.waiting, packed...)
 	l.calls++
-	full := before < enoughWaiting && len(l.waiting) >= enoughWaiting
+	full := before < flushThreshold && len(l.waiting) >= flushThreshold
 	l.mu.Unlock()
 	if full {
 		select {
 		case l.enough <- struct{}{}:
-		default: // somebody has been told already
+		default: // a signal is pending
 		}
 	}
 }
@@ -185,7 +185,7 @@ func (l *Log) Run(ctx context.Context) {
 // flushInTime is not cut off by the end of a node, which comes at any moment, but
 // does not keep it waiting for ever either.
 func (l *Log) flushInTime(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writePatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	return l.Flush(ctx)
 }
@@ -196,8 +196,8 @@ func (l *Log) tell(err error) {
 	}
 }
 
-// Flush writes what was taken in before it. What cannot be written is lost: a
-// store that is away for long must not make the node hoard.
+// Flush writes the calls recorded before it. What cannot be written is lost: a store that
+// is unavailable must not fill the node's memory.
 func (l *Log) Flush(ctx context.Context) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -221,7 +221,7 @@ func (l *Log) Flush(ctx context.Context) error {
 
 // giveBack keeps the room that calls waited in, unless a rush has made it large.
 func (l *Log) giveBack(room []byte) {
-	if cap(room) > enoughWaiting*3/2 {
+	if cap(room) > flushThreshold*3/2 {
 		return
 	}
 	l.mu.Lock()

@@ -17,16 +17,16 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// shelf is a store that keeps what it is given, or fails. What the real ones make of
+// fakeStore is a store that keeps what it is given, or fails. What the real ones make of
 // it is storetest's business.
-type shelf struct {
+type fakeStore struct {
 	Store
 	mu      sync.Mutex
 	batches []Batch
 	err     error
 }
 
-func (s *shelf) RecordRequests(_ context.Context, batch Batch) error {
+func (s *fakeStore) RecordRequests(_ context.Context, batch Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
@@ -38,7 +38,7 @@ func (s *shelf) RecordRequests(_ context.Context, batch Batch) error {
 }
 
 // calls are all that was written, and each block has one operator.
-func (s *shelf) calls(t *testing.T) (all []Entry) {
+func (s *fakeStore) calls(t *testing.T) (all []Entry) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func sample(n int) Entry {
 	}
 }
 
-func TestACallIsUnpackedAsItWasPacked(t *testing.T) {
+func TestEntry_PackRoundTrip(t *testing.T) {
 	full := sample(1)
 	full.Signature = NewSignatureDetails("GET\n/api/v1/balance\n\n1800000000\nnonce\nhash", strings.Repeat("0a", 32))
 	for name, e := range map[string]Entry{
@@ -106,7 +106,7 @@ func TestACallIsUnpackedAsItWasPacked(t *testing.T) {
 }
 
 // What was packed by one release is read by the next: words stay where they are.
-func TestABlockOfTheFirstFormatIsReadForEver(t *testing.T) {
+func TestBlock_FirstFormatStaysReadable(t *testing.T) {
 	packed := "\x01\x2b\xd0\xdc\xc0\xfc\xff\x68\x0b\x04\x1a\x2b\x3c\x4d\x02\x04\xc8\x01\x0a\x04\xcb\x00\x71\x07" +
 		"\x10\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\xe8\x07\x00\x00"
 	entries, err := Block{ID: 9, OperatorID: 4, Packed: []byte(packed)}.unpack()
@@ -131,8 +131,8 @@ func TestABlockOfTheFirstFormatIsReadForEver(t *testing.T) {
 	}
 }
 
-func TestCallsAreGatheredByOperator(t *testing.T) {
-	store := &shelf{}
+func TestLog_BlocksByOperator(t *testing.T) {
+	store := &fakeStore{}
 	log := New(store, Config{Keep: time.Hour})
 	const calls = 3000
 	for n := range calls {
@@ -176,8 +176,8 @@ func TestCallsAreGatheredByOperator(t *testing.T) {
 
 // However calls come, no block reaches further than is promised to who looks for a
 // moment.
-func TestABlockEndsInTime(t *testing.T) {
-	store := &shelf{}
+func TestLog_BlockSpanIsBounded(t *testing.T) {
+	store := &fakeStore{}
 	log := New(store, Config{Keep: time.Hour})
 	random := rand.New(rand.NewPCG(1, 2))
 	for n := range 500 {
@@ -202,8 +202,8 @@ func TestABlockEndsInTime(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeKeptIsCounted(t *testing.T) {
-	store, missed := &shelf{err: errors.New("no disk")}, &counter{}
+func TestLog_CountsDroppedCalls(t *testing.T) {
+	store, missed := &fakeStore{err: errors.New("no disk")}, &counter{}
 	var problems []error
 	log := New(store, Config{Keep: time.Hour, Metrics: missed, Problem: func(err error) { problems = append(problems, err) }})
 	log.Record(sample(1))
@@ -214,7 +214,7 @@ func TestWhatCannotBeKeptIsCounted(t *testing.T) {
 
 	// A store that stands still: calls wait up to a bound, and nobody who answers
 	// one ever does.
-	store = &shelf{}
+	store = &fakeStore{}
 	missed = &counter{}
 	log = New(store, Config{Keep: time.Hour, Metrics: missed})
 	large := sample(1)
@@ -224,17 +224,17 @@ func TestWhatCannotBeKeptIsCounted(t *testing.T) {
 		log.Record(large)
 		sent++
 	}
-	if bytes := len(log.waiting); bytes > mostWaiting+longestString || bytes < mostWaiting-longestString {
-		t.Errorf("%d bytes wait; want about %d", bytes, mostWaiting)
+	if bytes := len(log.waiting); bytes > maxPending+longestString || bytes < maxPending-longestString {
+		t.Errorf("%d bytes wait; want about %d", bytes, maxPending)
 	}
 	if err := log.Flush(t.Context()); err != nil || len(store.calls(t)) != sent-1 {
 		t.Errorf("of %d calls %d were written (%v); want all but the last", sent, len(store.calls(t)), err)
 	}
 }
 
-func TestCallsAreWrittenNowAndThenAndAtTheEnd(t *testing.T) {
+func TestLog_WritesPeriodicallyAndAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &shelf{}
+		store := &fakeStore{}
 		log := New(store, Config{Keep: time.Hour})
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -258,14 +258,14 @@ func TestCallsAreWrittenNowAndThenAndAtTheEnd(t *testing.T) {
 	})
 }
 
-func TestARushIsWrittenWithoutWaiting(t *testing.T) {
+func TestLog_WritesBurstsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &shelf{}
+		store := &fakeStore{}
 		log := New(store, Config{Keep: time.Hour, Every: time.Hour})
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { log.Run(ctx) })
-		for n := 0; n < enoughWaiting/40; n++ {
+		for n := 0; n < flushThreshold/40; n++ {
 			log.Record(sample(n))
 		}
 		synctest.Wait()
@@ -277,8 +277,8 @@ func TestARushIsWrittenWithoutWaiting(t *testing.T) {
 	})
 }
 
-func TestManyRecordWhileOthersWrite(t *testing.T) {
-	store := &shelf{}
+func TestLog_ConcurrentRecordAndFlush(t *testing.T) {
+	store := &fakeStore{}
 	log := New(store, Config{Keep: time.Hour})
 	var all sync.WaitGroup
 	for worker := range 8 {
@@ -306,9 +306,9 @@ func TestManyRecordWhileOthersWrite(t *testing.T) {
 	}
 }
 
-func TestNothingSecretIsKept(t *testing.T) {
+func TestLog_StoresNoSecrets(t *testing.T) {
 	const secret = "cxs_00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
-	store := &shelf{}
+	store := &fakeStore{}
 	log := New(store, Config{Keep: time.Hour})
 	e := sample(1)
 	e.IdempotencyKey = secret
@@ -342,7 +342,7 @@ func TestNothingSecretIsKept(t *testing.T) {
 }
 
 func BenchmarkRecord(b *testing.B) {
-	log := New(&shelf{}, Config{Keep: time.Hour})
+	log := New(&fakeStore{}, Config{Keep: time.Hour})
 	e := sample(1)
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {

@@ -14,11 +14,10 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// ErrNotFound is about a call, or a page, that is not in an operator's log: it may
-// be gone, or never have been the operator's.
+// ErrNotFound is returned for a call, or a page, that is not in an operator's log.
 var ErrNotFound = errors.New("it is not in the request log")
 
-// entryID names a call by its block and its place there.
+// entryID identifies a call by its block and its position there.
 func entryID(block int64, place int) string { return fmt.Sprintf("%d-%d", block, place) }
 
 // Entry finds one call of an operator by its ID.
@@ -46,7 +45,7 @@ func (l *Log) Entry(ctx context.Context, operatorID int64, id string) (Entry, er
 	return entries[place], nil
 }
 
-// LastUse says when each of an operator's keys last signed a call, to the minute.
+// LastUse returns when each of an operator's keys last signed a call, to the minute.
 // A key that is missing was not used since the log was turned on.
 func (l *Log) LastUse(ctx context.Context, operatorID int64) (map[int64]time.Time, error) {
 	l.tell(l.Flush(ctx))

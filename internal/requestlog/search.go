@@ -14,8 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// Query says which calls of an operator are wanted. What is left empty does not
-// narrow it.
+// Query selects calls of an operator; a zero field selects all.
 type Query struct {
 	Code         fault.Code
 	CredentialID int64
@@ -54,7 +53,7 @@ const (
 	searchBlocks = 10_000
 )
 
-// BlockQuery says which blocks of an operator are wanted.
+// BlockQuery selects blocks of an operator.
 type BlockQuery struct {
 	OperatorID int64
 	// Before is where to begin: blocks that end earlier, or end then and have a
@@ -67,13 +66,13 @@ type BlockQuery struct {
 	Limit   int
 }
 
-// Position is a block's place among those of its operator.
+// Position is a block's position among those of its operator.
 type Position struct {
 	Until time.Time
 	ID    int64
 }
 
-// latest is behind everything that there is.
+// latest is after every block.
 var latest = Position{time.UnixMilli(math.MaxInt64 / 2).UTC(), math.MaxInt64}
 
 // Search finds calls of an operator. What this node has answered by now is among
