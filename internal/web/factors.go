@@ -403,7 +403,7 @@ func (s *Site) takeNotice(v *Visit) error {
 // factorChanges are how people read what became of their second factors.
 var factorChanges = map[login.FactorChanged]string{
 	login.TOTPSet:              look.Text("Codes from an app were set up on %s."),
-	login.TOTPReplaced:         look.Text("Codes from an app were set up anew on %s."),
+	login.TOTPReplaced:         look.Text("Codes from an app were set up again on %s."),
 	login.TOTPRemoved:          look.Text("Codes from an app were removed on %s."),
 	login.PasskeyAdded:         look.Text("The passkey %s was added on %s."),
 	login.PasskeyRemoved:       look.Text("The passkey %s was removed on %s."),

@@ -72,7 +72,7 @@ func TestBrowser_SignIn(t *testing.T) {
 	tab.Sees("Where you are signed in")
 	tab.Check("account")
 	w.Advance(time.Minute)
-	tab.Press("Set it up anew")
+	tab.Press("Set it up again")
 	tab.Sees("Your other devices are signed out when it is done.")
 	tab.Check("account-second-factor-password")
 	tab.Fill("Password", "monsoon ferry lamp")

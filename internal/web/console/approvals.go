@@ -26,8 +26,8 @@ func (c console) approvalRoutes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Path: approvalsPath, Area: web.Console, Allow: everyone, Menu: look.Text("Approvals"), Icon: "list-checks", Handle: c.approvals},
 		guarded(admin.ProposalApprove, approvalsPath+"/{proposal}/approve", approvalsPath, c.approve),
-		act(admin.ProposalDecline, approvalsPath+"/{proposal}/decline", approvalsPath, c.decline),
-		act(admin.ProposalWithdraw, approvalsPath+"/{proposal}/withdraw", approvalsPath, c.withdraw),
+		actionRoute(admin.ProposalDecline, approvalsPath+"/{proposal}/decline", approvalsPath, c.decline),
+		actionRoute(admin.ProposalWithdraw, approvalsPath+"/{proposal}/withdraw", approvalsPath, c.withdraw),
 	}
 }
 

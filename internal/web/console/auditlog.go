@@ -20,12 +20,12 @@ const auditLogPath = "/console/audit-log"
 func (c console) auditLogRoutes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Path: auditLogPath, Area: web.Console, Allow: everyone, Menu: look.Text("Audit log"), Icon: "scroll-text", Handle: c.showAuditLog},
-		{Method: http.MethodGet, Path: auditLogPath + "/{act}", Area: web.Console, Allow: everyone, Handle: c.showAct},
+		{Method: http.MethodGet, Path: auditLogPath + "/{act}", Area: web.Console, Allow: everyone, Handle: c.showEntry},
 	}
 }
 
 const (
-	actsShown = 50
+	entriesShown = 50
 	// chainMost limits how many entries a page verifies; `coax audit` verifies them all.
 	chainMost = 10_000
 	// chainUnasked is the longest range of entries that is verified whenever a page is
@@ -97,21 +97,21 @@ func (c console) showAuditLog(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	acts, next := found.Entries, found.SearchedTo
+	entries, next := found.Entries, found.SearchedTo
 	page.Cut = next != 0
-	if len(acts) > actsShown {
-		acts = acts[:actsShown]
-		next = acts[actsShown-1].ID
+	if len(entries) > entriesShown {
+		entries = entries[:entriesShown]
+		next = entries[entriesShown-1].ID
 	}
-	for _, act := range acts {
-		page.Acts = append(page.Acts, auditedEntry{shownEntry{act}, names[act.OperatorID]})
+	for _, entry := range entries {
+		page.Acts = append(page.Acts, auditedEntry{shownEntry{entry}, names[entry.OperatorID]})
 	}
 	below := ""
 	if next != 0 {
 		below = strconv.FormatInt(next, 10)
 	}
 	page.Pager, page.Verify = v.Pager(below), v.FilterURL(auditLogPath, "after", v.Query("after"), "trail", v.Query("trail"), "verify", "yes")
-	if page.Chain, err = c.chainOf(v, acts); err != nil {
+	if page.Chain, err = c.chainOf(v, entries); err != nil {
 		return err
 	}
 	if v.ByHTMX() {
@@ -124,11 +124,11 @@ func (c console) showAuditLog(v *web.Visit) error {
 // chainOf verifies the chain of the shown entries. A break is always reported, success only
 // if the visitor asked for it. If filters leave entries that are far apart, the chain is
 // verified only on request.
-func (c console) chainOf(v *web.Visit, acts []admin.AuditEntry) (*chainState, error) {
-	if len(acts) == 0 {
+func (c console) chainOf(v *web.Visit, entries []admin.AuditEntry) (*chainState, error) {
+	if len(entries) == 0 {
 		return nil, nil
 	}
-	first, last, asked := acts[len(acts)-1].ID, acts[0].ID, v.Query("verify") == "yes"
+	first, last, asked := entries[len(entries)-1].ID, entries[0].ID, v.Query("verify") == "yes"
 	if !asked && last-first > chainUnasked {
 		return nil, nil
 	}
@@ -144,7 +144,7 @@ func (c console) entryFilter(v *web.Visit) (admin.AuditQuery, auditLogPage, erro
 	page := auditLogPage{
 		Actor: v.Query("actor"), Action: v.Query("action"), Search: v.Query("q"), Operator: v.Query("operator"), From: v.Query("from"), Until: v.Query("until"),
 	}
-	query := admin.AuditQuery{Actor: page.Actor, Action: page.Action, Search: page.Search, Limit: actsShown + 1}
+	query := admin.AuditQuery{Actor: page.Actor, Action: page.Action, Search: page.Search, Limit: entriesShown + 1}
 	for _, number := range []struct {
 		text string
 		to   *int64
@@ -186,26 +186,26 @@ func (c console) verifyChain(v *web.Visit, first, last int64) (*chainState, erro
 	if err != nil {
 		return nil, err
 	}
-	acts := found.Entries
-	slices.Reverse(acts)
-	begin := slices.IndexFunc(acts, func(a admin.AuditEntry) bool { return a.ID >= first })
+	entries := found.Entries
+	slices.Reverse(entries)
+	begin := slices.IndexFunc(entries, func(a admin.AuditEntry) bool { return a.ID >= first })
 	var previous []byte
 	switch {
 	case begin < 0: // it existed a moment ago
 		return &chainState{First: first, Last: last, Broken: last}, nil
 	case begin > 0:
-		previous = acts[begin-1].Hash
-	case len(acts) == int(most): // the range was cut: its oldest entry stands for the one before
-		previous, begin = acts[0].Hash, 1
+		previous = entries[begin-1].Hash
+	case len(entries) == int(most): // the range was cut: its oldest entry stands for the one before
+		previous, begin = entries[0].Hash, 1
 	}
-	state := &chainState{First: acts[begin].ID, Last: last}
-	for _, act := range acts[begin:] {
-		if !bytes.Equal(act.ChainHash(previous), act.Hash) {
-			state.Broken = act.ID
+	state := &chainState{First: entries[begin].ID, Last: last}
+	for _, entry := range entries[begin:] {
+		if !bytes.Equal(entry.ChainHash(previous), entry.Hash) {
+			state.Broken = entry.ID
 			break
 		}
 		state.Checked++
-		previous = act.Hash
+		previous = entry.Hash
 	}
 	return state, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/coaxhq/coax/internal/web"
 )
 
-type actPage struct {
+type entryPage struct {
 	Act    auditedEntry
 	Fields []entryField
 	// Chained: the entry's hash fits the entry before it.
@@ -23,7 +23,7 @@ type entryField struct {
 	Changed       bool
 }
 
-func (c console) showAct(v *web.Visit) error {
+func (c console) showEntry(v *web.Visit) error {
 	id, err := strconv.ParseInt(v.R.PathValue("act"), 10, 64)
 	if err != nil || id < 1 {
 		return web.NotFound()
@@ -35,19 +35,19 @@ func (c console) showAct(v *web.Visit) error {
 	if len(found.Entries) == 0 || found.Entries[0].ID != id {
 		return web.NotFound()
 	}
-	act := auditedEntry{shownEntry: shownEntry{found.Entries[0]}}
-	if act.OperatorID != 0 {
-		operator, err := c.service(v).Operator(v.Context(), act.OperatorID)
+	entry := auditedEntry{shownEntry: shownEntry{found.Entries[0]}}
+	if entry.OperatorID != 0 {
+		operator, err := c.service(v).Operator(v.Context(), entry.OperatorID)
 		if err != nil && !refused(err) {
 			return err
 		}
-		act.OperatorName = operator.Name
+		entry.OperatorName = operator.Name
 	}
 	chain, err := c.verifyChain(v, id, id)
 	if err != nil {
 		return err
 	}
-	return v.Show("console/audit-log-act", actPage{Act: act, Fields: entryFields(act.Before, act.After), Chained: chain.Broken == 0})
+	return v.Show("console/audit-log-act", entryPage{Act: entry, Fields: entryFields(entry.Before, entry.After), Chained: chain.Broken == 0})
 }
 
 // entryFields pairs the fields before and after.

@@ -90,9 +90,9 @@ func whoMay(action admin.Action) web.Rule {
 	return web.Staff(roles...)
 }
 
-// act returns the route of an action of admin. Admin decides whether it needs a step-up: if
+// actionRoute returns the route of an action of admin. Admin decides whether it needs a step-up: if
 // that depends on the form, the service returns admin.ErrStepUp.
-func act(action admin.Action, path, form string, handle func(*web.Visit) error) web.Route {
+func actionRoute(action admin.Action, path, form string, handle func(*web.Visit) error) web.Route {
 	return web.Route{
 		Method: http.MethodPost, Path: path, Area: web.Console, Allow: whoMay(action), StepUp: admin.StepUpFor(action) == admin.StepUpAlways,
 		Form: form, Handle: handle,
@@ -101,7 +101,7 @@ func act(action admin.Action, path, form string, handle func(*web.Visit) error) 
 
 // guarded returns the route of an action that always needs a step-up.
 func guarded(action admin.Action, path, form string, handle func(*web.Visit) error) web.Route {
-	route := act(action, path, form, handle)
+	route := actionRoute(action, path, form, handle)
 	route.StepUp = true
 	return route
 }

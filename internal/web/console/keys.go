@@ -24,8 +24,8 @@ func (c console) keyRoutes() []web.Route {
 		guarded(admin.KeyIssue, keys, "", c.issueKey),
 		{Method: http.MethodGet, Path: key, Area: web.Console, Allow: everyone, Handle: c.showKey},
 		guarded(admin.KeyRotate, key+"/rotate", key, c.rotateKey),
-		act(admin.KeyPermit, key+"/permissions", key, c.permitKey),
-		act(admin.KeyRevoke, key+"/revoke", key, c.revokeKey),
+		actionRoute(admin.KeyPermit, key+"/permissions", key, c.permitKey),
+		actionRoute(admin.KeyRevoke, key+"/revoke", key, c.revokeKey),
 	}
 }
 

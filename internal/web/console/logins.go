@@ -27,7 +27,7 @@ func (c console) loginRoutes() []web.Route {
 			web.Route{Method: http.MethodGet, Path: one, Area: web.Console, Allow: everyone, Handle: c.showLogin},
 			guarded(admin.LoginSet, one+"/name", one, c.setName),
 			guarded(admin.LoginSet, one+"/role", one, c.setRole),
-			act(admin.LoginSet, one+"/access", one, c.setAccess),
+			actionRoute(admin.LoginSet, one+"/access", one, c.setAccess),
 			guarded(admin.LoginResetPassword, one+"/reset-password", one, c.resetPassword),
 			guarded(admin.LoginResetTOTP, one+"/reset-second-factor", one, c.resetSecondFactor),
 		)

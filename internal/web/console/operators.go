@@ -19,12 +19,12 @@ func (c console) operatorRoutes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Path: "/console/operators", Area: web.Console, Allow: everyone, Menu: look.Text("Operators"), Icon: "building-2", Handle: c.operators},
 		{Method: http.MethodGet, Path: "/console/new-operator", Area: web.Console, Allow: whoMay(admin.OperatorCreate), Under: "/console/operators", Handle: c.newOperator},
-		act(admin.OperatorCreate, "/console/new-operator", "", c.createOperator),
+		actionRoute(admin.OperatorCreate, "/console/new-operator", "", c.createOperator),
 		{Method: http.MethodGet, Path: one, Area: web.Console, Allow: everyone, Handle: c.showOperator},
-		act(admin.OperatorSet, one+"/status", one, c.setStatus),
-		act(admin.OperatorSet, one+"/api", one, c.setAPI),
-		act(admin.OperatorSet, one+"/rate-limit", one, c.setRateLimit),
-		act(admin.OperatorSet, one+"/low-balance", one, c.setLowBalance),
+		actionRoute(admin.OperatorSet, one+"/status", one, c.setStatus),
+		actionRoute(admin.OperatorSet, one+"/api", one, c.setAPI),
+		actionRoute(admin.OperatorSet, one+"/rate-limit", one, c.setRateLimit),
+		actionRoute(admin.OperatorSet, one+"/low-balance", one, c.setLowBalance),
 		guarded(admin.OperatorSet, one+"/second-factor", one, c.setSecondFactor),
 		guarded(admin.OperatorSet, one+"/commission", one, c.setCommission),
 		{Method: http.MethodGet, Path: one + "/delete", Area: web.Console, Allow: whoMay(admin.OperatorDelete), Handle: c.showDelete},
@@ -122,8 +122,8 @@ func (c console) operatorPage(v *web.Visit, f *form) error {
 	if err != nil {
 		return err
 	}
-	for _, act := range recent.Entries {
-		data.Acts = append(data.Acts, shownEntry{act})
+	for _, entry := range recent.Entries {
+		data.Acts = append(data.Acts, shownEntry{entry})
 	}
 	if !f.ok() {
 		return again(v, "console/operator", data)

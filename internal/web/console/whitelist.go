@@ -17,8 +17,8 @@ func (c console) whitelistRoutes() []web.Route {
 	const page = "/console/operators/{id}/whitelist"
 	return []web.Route{
 		{Method: http.MethodGet, Path: page, Area: web.Console, Allow: everyone, Handle: c.showWhitelist},
-		act(admin.WhitelistAdd, page+"/add", page, c.allowAddress),
-		act(admin.WhitelistRemove, page+"/remove", page, c.disallowAddress),
+		actionRoute(admin.WhitelistAdd, page+"/add", page, c.allowAddress),
+		actionRoute(admin.WhitelistRemove, page+"/remove", page, c.disallowAddress),
 	}
 }
 

@@ -66,8 +66,8 @@ var keyShape = regexp.MustCompile(`^web-[A-Z2-7]{26}$`)
 
 func newKey() string { return "web-" + rand.Text() }
 
-// wish is the form as an operation is asked for.
-func (p panel) wish(v *web.Visit, page orderPage) operation.Request {
+// request returns the form as a request for an operation.
+func (p panel) request(v *web.Visit, page orderPage) operation.Request {
 	// A map of strings always encodes to the same JSON: its names are sorted.
 	content, err := json.Marshal(page.Fields)
 	if err != nil {
@@ -101,10 +101,10 @@ func (p panel) offer(v *web.Visit, page *orderPage) error {
 // quote fills in what the order would cost. If the form was sent before, it returns the
 // transaction's page to redirect to.
 func (p panel) quote(v *web.Visit, page *orderPage) (known string) {
-	quote, err := p.Operations.Preview(v.Context(), p.wish(v, *page))
+	quote, err := p.Operations.Preview(v.Context(), p.request(v, *page))
 	switch {
 	case err != nil && fault.CodeOf(err) == fault.IdempotencyKeyReused:
-		// Somebody went back to a form that was sent, and filled it in anew. That
+		// The visitor went back to a form that was sent, and changed it. That
 		// is another purchase, to be agreed to by itself.
 		page.Key = newKey()
 		return p.quote(v, page)
@@ -159,7 +159,7 @@ func (p panel) buy(v *web.Visit, page orderPage, again func(orderPage) error) er
 		page.Notice = v.T("The price has changed since it was shown. Look at it again before you agree.")
 		return again(page)
 	}
-	result, err := p.Operations.Process(v.Context(), p.wish(v, page))
+	result, err := p.Operations.Process(v.Context(), p.request(v, page))
 	if err != nil {
 		// The visitor hung up, or the form was sent twice at once: if there is an
 		// operation, its page shows the state.

@@ -266,12 +266,12 @@ func (p panel) personForm(v *web.Visit, problem string) error {
 
 // onPerson runs an action on the login in the path, and shows its page again after a
 // refusal.
-func (p panel) onPerson(v *web.Visit, act func(login.Person) error) error {
+func (p panel) onPerson(v *web.Visit, action func(login.Person) error) error {
 	found, err := p.person(v)
 	if err != nil {
 		return err
 	}
-	if err := act(found); err != nil {
+	if err := action(found); err != nil {
 		if why := told(v, err); why != "" {
 			return p.personForm(v, why)
 		}

@@ -55,7 +55,7 @@
   });
 
   // A form goes out once, however often its button is clicked. The server makes
-  // sure of the money; this spares people the doubt.
+  // sure of the money; this only reassures the user.
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (form.method !== "post") return;
