@@ -12,10 +12,10 @@ import (
 
 // doubted is a store that knows whether its disk failed under the process before.
 type doubted interface {
-	Doubt() (string, error)
-	DoubtFile() string
+	DiskFailure() (string, error)
+	DiskFailureFile() string
 	Inspect(ctx context.Context, progress func(table string)) error
-	Trust() error
+	ClearDiskFailure() error
 }
 
 // violationsTold is how many violations a refusal to start names.
@@ -29,7 +29,7 @@ func settleDoubt(ctx context.Context, opened Store, config Config, log *slog.Log
 	if !can {
 		return nil
 	}
-	doubt, err := store.Doubt()
+	doubt, err := store.DiskFailure()
 	if err != nil || doubt == "" {
 		return err
 	}
@@ -37,10 +37,10 @@ func settleDoubt(ctx context.Context, opened Store, config Config, log *slog.Log
 	if err := inspectStore(ctx, store, config, log, now()); err != nil {
 		return fmt.Errorf("store.url %s: %s; and now that it was looked at: %w. Restore it from its backup, or mend it: "+
 			"it is looked at whenever a node starts, until nothing is found or somebody removes %s",
-			config.Store.Address(), doubt, err, store.DoubtFile())
+			config.Store.Address(), doubt, err, store.DiskFailureFile())
 	}
 	log.Info("nothing is wrong with the store")
-	return store.Trust()
+	return store.ClearDiskFailure()
 }
 
 func inspectStore(ctx context.Context, store doubted, config Config, log *slog.Logger, now time.Time) error {

@@ -66,7 +66,7 @@ func OpenStore(ctx context.Context, config Config, options StoreOptions) (opened
 }
 
 func openSQLite(ctx context.Context, path string, options StoreOptions) (Store, error) {
-	chosen := sqlite.Options{Acted: actedTo(options.Security)}
+	chosen := sqlite.Options{OnAuditEntry: actedTo(options.Security)}
 	if options.Tool {
 		chosen.Role = sqlite.Tool
 	}
@@ -77,7 +77,7 @@ func openSQLite(ctx context.Context, path string, options StoreOptions) (Store, 
 }
 
 func openPostgres(ctx context.Context, config StoreConfig, options StoreOptions) (Store, error) {
-	chosen := postgres.Options{Acted: actedTo(options.Security), Begin: func() error { return checkNewStore(ctx, config) }}
+	chosen := postgres.Options{OnAuditEntry: actedTo(options.Security), Begin: func() error { return checkNewStore(ctx, config) }}
 	if options.Tool {
 		chosen.Role = postgres.Tool
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestRedactTakesThePasswordOut(t *testing.T) {
+func TestRedact_RemovesPassword(t *testing.T) {
 	for address, want := range map[string]string{
 		"postgres://coax@db/coax":                                       "postgres://coax@db/coax",
 		"postgres://db/coax":                                            "postgres://db/coax",
@@ -43,7 +43,7 @@ func TestRedactTakesThePasswordOut(t *testing.T) {
 	}
 }
 
-func TestABadAddressIsRefusedInWordsThatHelp(t *testing.T) {
+func TestCheckAddress_ExplainsErrors(t *testing.T) {
 	for address, want := range map[string]string{
 		"postgres://coax:hunter2@db:port/coax":                          "invalid port",
 		"postgres://coax:hunter2@db/coax?sslmode=maybe":                 "sslmode is invalid",
@@ -74,7 +74,7 @@ func TestABadAddressIsRefusedInWordsThatHelp(t *testing.T) {
 	}
 }
 
-func TestAnAddressWithAPasswordThatIsEscapedIsRead(t *testing.T) {
+func TestCheckAddress_EscapedPassword(t *testing.T) {
 	config, err := readAddress("postgres://coax:%40%2F%3F%23%25@db1:5432,db2:5433/coax")
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestAnAddressWithAPasswordThatIsEscapedIsRead(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfManyAttemptsIsToldInOneLine(t *testing.T) {
+func TestInOneLine(t *testing.T) {
 	cause := errors.New("failed to connect:\n\tdb1: refused\n\tdb1: refused\n\tdb2: refused\n")
 	err := inOneLine(cause)
 	if err.Error() != "failed to connect: db1: refused; db2: refused" || !errors.Is(err, cause) {

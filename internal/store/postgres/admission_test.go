@@ -8,7 +8,7 @@ import (
 )
 
 // Places are taken for a whole batch before it is known who gets one.
-func TestAMinuteInWhichNobodyWasLetInHasNoCounter(t *testing.T) {
+func TestAdmit_RefusedMinuteHasNoCounter(t *testing.T) {
 	t.Parallel()
 	address := migrated(t)
 	db, conn := open(t, address), raw(t, address)

@@ -138,7 +138,7 @@ func (tr *trader) trade() error {
 	return nil
 }
 
-func TestOperatorsNeverWaitForEachOther(t *testing.T) {
+func TestLockedRow_OtherOperatorsDoNotWait(t *testing.T) {
 	slow, quick, look := traders(t)
 	open, err := slow.reserve()
 	if err != nil {

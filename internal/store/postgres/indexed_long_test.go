@@ -8,7 +8,7 @@ import (
 	"github.com/coaxhq/coax/internal/store/storetest"
 )
 
-func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
+func TestRequestStatements_UseIndexes(t *testing.T) {
 	s := newScene(t)
 	for _, tt := range []struct{ name, change string }{
 		{"with statistics", `ANALYZE`},

@@ -243,7 +243,7 @@ func isSmall(table string) bool {
 	return stayingSmall[table] != "" || slices.Contains([]string{"operators", "credentials", "whitelist", "wallets", "rate_counters"}, table)
 }
 
-func TestTheCheckOfPlansNotices(t *testing.T) {
+func TestPlanCheck_FindsViolations(t *testing.T) {
 	changing := func(first planNode) planNode {
 		return planNode{Type: "ModifyTable", Operation: "Update", Relation: "wallets", Plans: []planNode{{Type: "Nested Loop", Plans: []planNode{
 			first, {Type: "Index Scan", Relation: "operators", Condition: "(x)"}}}}}

@@ -27,7 +27,7 @@ func refused(t *testing.T, what string, err error, want ...string) {
 	}
 }
 
-func TestAServerThatWouldForgetIsRefused(t *testing.T) {
+func TestOpen_NonDurableServerIsRefused(t *testing.T) {
 	t.Parallel()
 	address := pgtest.NewDatabase(t)
 	for _, way := range []string{"off", "local", "remote_write"} {
@@ -43,7 +43,7 @@ func TestAServerThatWouldForgetIsRefused(t *testing.T) {
 	refused(t, "a database that does not wait", err, "synchronous_commit=off")
 }
 
-func TestAServerThatDoesNotWriteToItsDiskIsRefused(t *testing.T) {
+func TestOpen_ServerWithoutFsyncIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, setting := range []string{"fsync=off", "full_page_writes=off"} {
 		server := pgtest.Start(t, setting)
@@ -55,7 +55,7 @@ func TestAServerThatDoesNotWriteToItsDiskIsRefused(t *testing.T) {
 	}
 }
 
-func TestAToolRefusesAnEmptyDatabase(t *testing.T) {
+func TestOpen_ToolRefusesEmptyDatabase(t *testing.T) {
 	t.Parallel()
 	address := pgtest.NewDatabase(t)
 	_, err := Open(t.Context(), address, Options{Role: Tool})
@@ -69,7 +69,7 @@ func TestAToolRefusesAnEmptyDatabase(t *testing.T) {
 	ok(t, tool.Close())
 }
 
-func TestASchemaOfANewerGenerationIsRefused(t *testing.T) {
+func TestOpen_NewerSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	address := migrated(t)
 	exec(t, raw(t, address), `INSERT INTO schema_tolerance (migration, oldest_generation) VALUES (99, 1000)`)
@@ -79,7 +79,7 @@ func TestASchemaOfANewerGenerationIsRefused(t *testing.T) {
 	}
 }
 
-func TestASchemaThatLacksAMigrationIsRefusedByATool(t *testing.T) {
+func TestOpen_ToolNeedsCurrentSchema(t *testing.T) {
 	t.Parallel()
 	address := migrated(t)
 	exec(t, raw(t, address), `DELETE FROM goose_db_version WHERE version_id > 0`)
@@ -88,7 +88,7 @@ func TestASchemaThatLacksAMigrationIsRefusedByATool(t *testing.T) {
 }
 
 // Nodes of their own processes: nothing but the database keeps them apart.
-func TestTenNodesThatOpenAnEmptyDatabaseAtOnceMigrateItOnce(t *testing.T) {
+func TestOpen_TenNodesMigrateOnce(t *testing.T) {
 	t.Parallel()
 	files, err := migrations.ReadDir("migrations")
 	ok(t, err)
@@ -129,7 +129,7 @@ func TestTenNodesThatOpenAnEmptyDatabaseAtOnceMigrateItOnce(t *testing.T) {
 
 // Two nodes that both find a store without a master key, and have different ones:
 // one of them has the wrong one, and must not seal a secret with it.
-func TestOfNodesThatStartWithDifferentMasterKeysOneIsTold(t *testing.T) {
+func TestMasterKey_DifferentKeysAtStart(t *testing.T) {
 	t.Parallel()
 	address := migrated(t)
 	nodes := []*DB{open(t, address), open(t, address)}

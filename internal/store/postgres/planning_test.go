@@ -37,7 +37,7 @@ func scans(t *testing.T, conn *pgx.Conn) map[string]int {
 // The server believes that there is next to nothing in the tables, and would
 // rather read one of them whole than look into its index. A plan of that kind
 // would still be followed when they have grown.
-func TestARequestReadsNoTableFromEndToEndHoweverSmallItIs(t *testing.T) {
+func TestPlanning_NoSequentialScans(t *testing.T) {
 	t.Parallel()
 	address := migrated(t)
 	db, conn := open(t, address), raw(t, address)
@@ -81,7 +81,7 @@ func TestARequestReadsNoTableFromEndToEndHoweverSmallItIs(t *testing.T) {
 }
 
 // An operator has had many operations, and nobody has told the server yet.
-func TestAKeyIsFoundWithoutGoingThroughTheOperatorsOperations(t *testing.T) {
+func TestPlanning_KeyLookupUsesIndex(t *testing.T) {
 	t.Parallel()
 	address := migrated(t)
 	db, conn := open(t, address), raw(t, address)
@@ -114,7 +114,7 @@ func TestAKeyIsFoundWithoutGoingThroughTheOperatorsOperations(t *testing.T) {
 }
 
 // What goes through everything is planned by the server as it sees fit.
-func TestTheAuditIsPlannedForWholeTables(t *testing.T) {
+func TestOpenSQL_DefaultPlanning(t *testing.T) {
 	t.Parallel()
 	pool, err := OpenSQL(pgtest.NewDatabase(t))
 	ok(t, err)
@@ -130,7 +130,7 @@ func TestTheAuditIsPlannedForWholeTables(t *testing.T) {
 
 // A plan that was made for a table known to be empty walks through all of it. It is
 // not followed for long once there is more.
-func TestAPlanForAnEmptyTableIsNotFollowedForLong(t *testing.T) {
+func TestPlanning_ReplansAfterGrowth(t *testing.T) {
 	t.Parallel()
 	db := open(t, migrated(t))
 	acquire := func() *pgxpool.Conn {

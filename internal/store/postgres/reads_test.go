@@ -16,7 +16,7 @@ import (
 // A migration takes its tables for itself one by one. A read that has the second
 // and waits for the first is what the server gives up; it is read again, and
 // nobody notices.
-func TestAReadThatWasGivenUpForAMigrationIsReadAgain(t *testing.T) {
+func TestRead_RetriedAfterMigration(t *testing.T) {
 	address := migrated(t)
 	db, err := Open(t.Context(), address, Options{})
 	if err != nil {

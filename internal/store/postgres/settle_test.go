@@ -12,7 +12,7 @@ import (
 
 // A settlement says what the operation has become without reading it back, whether
 // the operation was looked at before or not.
-func TestWhatASettlementReturnsIsWhatIsKept(t *testing.T) {
+func TestSettle_ReturnsStoredOperation(t *testing.T) {
 	t.Parallel()
 	address := migrated(t)
 	db, conn := open(t, address), raw(t, address)
@@ -84,7 +84,7 @@ func TestWhatASettlementReturnsIsWhatIsKept(t *testing.T) {
 
 // A node that slept settles what others have taken over meanwhile, in one batch with
 // what is still its own.
-func TestWhoSleptFindsTheOperationAsOthersLeftItAndHarmsNoNeighbour(t *testing.T) {
+func TestSettle_StaleEpochKeepsBatch(t *testing.T) {
 	t.Parallel()
 	s := newStall(t, migrated(t))
 	customers := customersOf(t, s.db, s.watch, 2, 8)

@@ -83,7 +83,7 @@ func (p *pair) waits(long string) {
 // A COMMIT waits for the standby for as long as it takes. The caller hangs up, all
 // of the node's own timeouts pass, and still nobody sees what the standby does not
 // have; then the standby goes on, and the fact is true.
-func TestACommitThatWaitsForTheStandbyIsNotGivenUp(t *testing.T) {
+func TestCommit_WaitsForStandby(t *testing.T) {
 	t.Parallel()
 	for name, write := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestACommitThatWaitsForTheStandbyIsNotGivenUp(t *testing.T) {
 
 // The connection breaks while the COMMIT waits. The node does not know what came
 // of it, and above all does not call the server to give it up.
-func TestACommitWhoseConnectionBreaksIsNotCancelled(t *testing.T) {
+func TestCommit_BrokenConnectionIsNotCancelled(t *testing.T) {
 	t.Parallel()
 	for name, write := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestACommitWhoseConnectionBreaksIsNotCancelled(t *testing.T) {
 // Somebody at the server ends the wait by hand. The server says that it has
 // carried the COMMIT out, and warns that the standby may not have it: that is not
 // enough to build on.
-func TestACommitThatSomebodyHurriedIsInDoubt(t *testing.T) {
+func TestCommit_CancelledWaitIsAmbiguous(t *testing.T) {
 	t.Parallel()
 	for name, write := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestACommitThatSomebodyHurriedIsInDoubt(t *testing.T) {
 
 // A server that is stopped under a pool of connections costs nobody a fact that
 // had not been committed, once another one is there.
-func TestAPrimaryThatIsGoneIsForgotten(t *testing.T) {
+func TestPrimary_LostConnectionsAreDropped(t *testing.T) {
 	t.Parallel()
 	for name, write := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -215,7 +215,7 @@ func TestAPrimaryThatIsGoneIsForgotten(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatPutsADeadlineOnCommitIsRefused(t *testing.T) {
+func TestCheckAddress_NoCommitDeadline(t *testing.T) {
 	t.Parallel()
 	for _, parameter := range []string{"statement_timeout=30s", "sslmode=disable&transaction_timeout=1000"} {
 		if err := CheckAddress("postgres://coax@127.0.0.1/coax?" + parameter); err == nil || !strings.Contains(err.Error(), "which would end a COMMIT") {

@@ -8,7 +8,7 @@ import (
 	"github.com/coaxhq/coax/internal/store/storetest"
 )
 
-func TestSubscriberIDsHaveAsFewDigitsAsThereAreIDsOf(t *testing.T) {
+func TestSubscriberIDs_FewestDigits(t *testing.T) {
 	db, err := postgres.Open(t.Context(), pgtest.NewDatabase(t), postgres.Options{})
 	if err != nil {
 		t.Fatal(err)

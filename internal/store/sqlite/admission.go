@@ -13,8 +13,8 @@ import (
 
 var _ access.Store = (*DB)(nil)
 
-// Admit makes one request's admission true: the nonce is burned, the record is
-// found to be the one the caller was judged on, a place in the minute is taken.
+// Admit burns the request's nonce, checks that the record that the caller was checked
+// against is current, and counts the request in the rate window, in one commit.
 func (db *DB) Admit(ctx context.Context, a access.Admission) (access.Admitted, error) {
 	var admitted access.Admitted
 	err := db.writer.do(ctx, func(tx *tx) error {
@@ -48,7 +48,7 @@ func admit(tx *tx, a access.Admission) (access.Admitted, error) {
 	if credentialVersion != a.CredentialVersion || operatorVersion != a.OperatorVersion {
 		record, err := recordWhere(tx, `c.id = ?1`, a.CredentialID)
 		if err != nil {
-			return access.Admitted{}, fmt.Errorf("read the record afresh: %w", err)
+			return access.Admitted{}, fmt.Errorf("read the record again: %w", err)
 		}
 		return access.Admitted{Fresh: &record}, nil
 	}
@@ -56,8 +56,8 @@ func admit(tx *tx, a access.Admission) (access.Admitted, error) {
 		return access.Admitted{}, nil
 	}
 
-	// The limit stands in the guard, not in a count read before: requests of
-	// one batch must not share the last place.
+	// The limit is checked in the statement, not against a count that was read before:
+	// requests of one batch must not share the last slot.
 	counted, err := tx.Exec(`
 		INSERT INTO rate_counters (operator_id, minute, used) VALUES (?1, ?2, 1)
 		    ON CONFLICT (minute, operator_id) DO UPDATE SET used = used + 1 WHERE used < ?3`, a.OperatorID, a.Minute(), a.Limit)
@@ -66,7 +66,7 @@ func admit(tx *tx, a access.Admission) (access.Admitted, error) {
 	}
 	var used int
 	if err == nil {
-		used, err = tx.places.taken(tx, a)
+		used, err = tx.rates.count(tx, a)
 	}
 	if err != nil {
 		return access.Admitted{}, fmt.Errorf("count in the minute: %w", err)
@@ -74,38 +74,37 @@ func admit(tx *tx, a access.Admission) (access.Admitted, error) {
 	return access.Admitted{Counted: true, Used: used}, nil
 }
 
-// places is what the counters of the latest minute have come to, so that whoever
-// has counted one need not read it. Only the writer counts.
-type places struct {
+// rateCounts caches the counters of the latest minute, so that they need not be read
+// after they were incremented. Only the writer increments them.
+type rateCounts struct {
 	minute int64
 	used   map[int64]int // by operator
 }
 
-// taken is how many places of a minute are taken, now that one more is.
-func (p *places) taken(tx *tx, a access.Admission) (used int, err error) {
-	if a.Minute() > p.minute {
-		*p = places{a.Minute(), map[int64]int{}}
+// count returns the counter's value after an increment.
+func (r *rateCounts) count(tx *tx, a access.Admission) (used int, err error) {
+	if a.Minute() > r.minute {
+		*r = rateCounts{a.Minute(), map[int64]int{}}
 	}
-	if before, known := p.used[a.OperatorID]; known && a.Minute() == p.minute {
+	if before, known := r.used[a.OperatorID]; known && a.Minute() == r.minute {
 		used = before + 1
 	} else {
 		err = tx.QueryRow(`SELECT used FROM rate_counters WHERE operator_id = ?1 AND minute = ?2`, a.OperatorID, a.Minute()).Scan(&used)
 	}
-	if err == nil && a.Minute() == p.minute {
-		p.used[a.OperatorID] = used
+	if err == nil && a.Minute() == r.minute {
+		r.used[a.OperatorID] = used
 	}
 	return used, err
 }
 
-// forget is for a count that was undone, or may have been.
-func (p *places) forget() { *p = places{} }
+// forget is called when an increment was rolled back, or may have been.
+func (r *rateCounts) forget() { *r = rateCounts{} }
 
-// CredentialByHash reads a key's record as it stands now, in one snapshot.
+// CredentialByHash reads a key's current record, in one snapshot.
 func (db *DB) CredentialByHash(ctx context.Context, hash access.KeyHash) (access.Record, bool, error) {
-	// Key, operator and whitelist come from three statements; one read
-	// transaction makes them one moment.
+	// Key, operator and whitelist are three statements in one read transaction.
 	var record access.Record
-	err := db.ask(ctx, func(from sqlstore.Querier) error {
+	err := db.lookUp(ctx, func(from sqlstore.Querier) error {
 		var err error
 		record, err = recordWhere(from, `c.key_hash = ?1`, hash[:])
 		return err
@@ -119,8 +118,7 @@ func (db *DB) CredentialByHash(ctx context.Context, hash access.KeyHash) (access
 	return record, true, nil
 }
 
-// recordWhere reads the record of one credential; the condition is a literal of
-// this file.
+// recordWhere reads the record of one credential; condition must be a literal.
 func recordWhere(from sqlstore.Querier, condition string, argument any) (access.Record, error) {
 	credential, err := sqlstore.ReadCredential(from.QueryRow(
 		`SELECT `+sqlstore.CredentialColumns+` FROM credentials c WHERE `+condition, argument))
@@ -136,8 +134,8 @@ func recordWhere(from sqlstore.Querier, condition string, argument any) (access.
 	return access.Record{Credential: credential, Operator: operator, Whitelist: entries}, err
 }
 
-// PurgeAdmissions removes what can no longer matter, a little at a time, so
-// that no request waits behind a long delete.
+// PurgeAdmissions deletes expired nonces and counters, a few at a time, so that no
+// request waits behind a long delete.
 func (db *DB) PurgeAdmissions(ctx context.Context, noncesBefore time.Time, minutesBefore int64, most int) (int, error) {
 	var removed int64
 	err := db.writer.do(ctx, func(tx *tx) error {

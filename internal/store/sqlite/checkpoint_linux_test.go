@@ -9,7 +9,7 @@ import (
 
 // With a file that a process closes it loses the locks that connections hold on it, and
 // another process would take the log for nobody's.
-func TestTheFileStaysLockedWhileConnectionsAreOpen(t *testing.T) {
+func TestCheckpoint_KeepsFileLocked(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	for range 3 * checkEvery {

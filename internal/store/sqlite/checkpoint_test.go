@@ -21,7 +21,7 @@ func fill(t testing.TB, db *DB, name string, pages int) {
 	pour(t, db, name, pages)
 	// Who writes is answered first, and the copier woken then; who asks is answered
 	// after that.
-	if err := db.writer.ask(t.Context(), func(sqlstore.Querier) error { return nil }); err != nil {
+	if err := db.writer.lookUp(t.Context(), func(sqlstore.Querier) error { return nil }); err != nil {
 		t.Error(err)
 	}
 	until(t, "the copier rests", func() bool { return db.writer.log.stage.Load() != copying })
@@ -59,7 +59,7 @@ func logSize(t testing.TB, db *DB) int64 {
 	return info.Size()
 }
 
-func TestTheLogBeginsAnewWhileFactsKeepComing(t *testing.T) {
+func TestCheckpoint_ResetsLogUnderLoad(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	for i := range 80 {
@@ -74,7 +74,7 @@ func TestTheLogBeginsAnewWhileFactsKeepComing(t *testing.T) {
 // Whoever reads for long, as an audit does, keeps the log from beginning anew. When
 // it is done, the log gives back the room that it took, a little at a time: it is cut
 // within a commit.
-func TestTheLogOutlastsALongReadAndIsCutAfterwards(t *testing.T) {
+func TestCheckpoint_TruncatesLogAfterLongRead(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	fill(t, db, "a", 1)
@@ -124,7 +124,7 @@ func TestTheLogOutlastsALongReadAndIsCutAfterwards(t *testing.T) {
 
 // What comes in while the disk takes what was copied is the copier's as well, so that
 // hardly anything is left to the writer, for whom everybody waits.
-func TestTheCopierGoesRoundUntilLittleIsLeft(t *testing.T) {
+func TestCheckpoint_CopierRepeatsUntilFewPagesLeft(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	look, err := connect(db.path)
@@ -174,7 +174,7 @@ func TestTheCopierGoesRoundUntilLittleIsLeft(t *testing.T) {
 // A disk that has failed to take a page says so once. Were the log begun anew after
 // that, the page would be lost; so nothing is written any more, and whoever opens the
 // store next has all of the log.
-func TestAStoreWhoseDiskFailsToTakeTheLogIsBroken(t *testing.T) {
+func TestCheckpoint_DiskFailureBreaksStore(t *testing.T) {
 	path := newFile(t)
 	db := open(t, path, Options{})
 	scratch(t, db)
@@ -221,22 +221,22 @@ func TestAStoreWhoseDiskFailsToTakeTheLogIsBroken(t *testing.T) {
 	if got := count(t, again, `SELECT count(*) FROM scratch WHERE length(filler) > 0`); got != rows || rows < 1 {
 		t.Errorf("%d rows are there; want the %d that were written", got, rows)
 	}
-	if doubt, err := again.Doubt(); err != nil || !strings.Contains(doubt, syscall.EIO.Error()) {
+	if doubt, err := again.DiskFailure(); err != nil || !strings.Contains(doubt, syscall.EIO.Error()) {
 		t.Errorf("the next one is told %q (%v); want the disk's failure", doubt, err)
 	}
 	var tables []string
 	if err := again.Inspect(t.Context(), func(table string) { tables = append(tables, table) }); err != nil || !slices.Contains(tables, "operations") {
 		t.Errorf("of %q, this is wrong: %v", tables, err)
 	}
-	if err := again.Trust(); err != nil {
+	if err := again.ClearDiskFailure(); err != nil {
 		t.Error(err)
 	}
-	if doubt, err := again.Doubt(); err != nil || doubt != "" {
+	if doubt, err := again.DiskFailure(); err != nil || doubt != "" {
 		t.Errorf("a store that is trusted is doubted: %q (%v)", doubt, err)
 	}
 }
 
-func TestDamageIsFoundByInspection(t *testing.T) {
+func TestInspect_FindsDamage(t *testing.T) {
 	path := newFile(t)
 	db := open(t, path, Options{})
 	scratch(t, db)
@@ -269,7 +269,7 @@ func TestDamageIsFoundByInspection(t *testing.T) {
 // A reader that has been in the way of many pages may let go of them between the
 // copier's last look and the writer's turn. They are the copier's all the same: it
 // takes seconds to copy as many as an audit leaves.
-func TestTheWriterDoesNotCopyWhatALongReadHasLeft(t *testing.T) {
+func TestCheckpoint_WriterLeavesLongCopyToCopier(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	look, err := connect(db.path)
@@ -320,7 +320,7 @@ func TestTheWriterDoesNotCopyWhatALongReadHasLeft(t *testing.T) {
 }
 
 // Closing waits for a copy under way, and leaves no log behind.
-func TestClosingWaitsForTheCopier(t *testing.T) {
+func TestClose_WaitsForCopier(t *testing.T) {
 	path := newFile(t)
 	for range 5 {
 		db, err := Open(t.Context(), path, Options{})

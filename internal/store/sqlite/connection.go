@@ -52,12 +52,12 @@ func fileSize(path string) int64 {
 	return file.Size()
 }
 
-// connection is one connection to the file, for one goroutine at a time. Every
-// statement is prepared once in its life: to prepare one costs more than to run it.
+// connection is one connection to the file, for one goroutine at a time. Each statement
+// is prepared once: preparing one costs more than running it.
 type connection struct {
 	engine     *engine.Conn
 	statements map[string]*statement
-	// wrote: a statement has changed a row since somebody set it to false.
+	// wrote is set by each statement that changes a row; the writer clears it.
 	wrote bool
 }
 
@@ -66,7 +66,7 @@ type statement struct {
 	kind statementKind
 }
 
-// statementKind is what a statement may do to the rows.
+// statementKind is what a statement may change.
 type statementKind int
 
 const (
@@ -88,9 +88,8 @@ func kindOf(query string) statementKind {
 	return defines
 }
 
-// connect opens a connection to a file that is there and sets it up. That it must
-// be there is on purpose: a connection that finds the file gone must fail, not
-// begin an empty store in its place.
+// connect opens a connection to an existing file and sets it up. It does not create the
+// file: a connection that finds it missing must fail, not start an empty store.
 func connect(path string, pragmas ...string) (*connection, error) {
 	opened, err := engine.OpenConn(address(path), engine.OpenReadWrite|engine.OpenURI)
 	if err != nil {
@@ -107,8 +106,7 @@ func connect(path string, pragmas ...string) (*connection, error) {
 	return c, nil
 }
 
-// set is for settings, as "name = value". None is kept as a statement: they are many
-// where the value is a number, and seldom made twice.
+// set runs a pragma, as "name = value", without caching its statement.
 func (c *connection) set(pragma string) error {
 	if err := sqlitex.ExecuteTransient(c.engine, "PRAGMA "+pragma, nil); err != nil {
 		return fmt.Errorf("PRAGMA %s: %w", pragma, err)
@@ -116,7 +114,7 @@ func (c *connection) set(pragma string) error {
 	return nil
 }
 
-// close finalizes the statements and lets go of the file.
+// close finalizes the statements and closes the file.
 func (c *connection) close() error { return c.engine.Close() }
 
 // prepare returns a statement with its arguments in place.
@@ -131,7 +129,7 @@ func (c *connection) prepare(query string, args []any) (*statement, error) {
 		c.statements[query] = s
 	}
 	if want := s.BindParamCount(); len(args) != want {
-		return nil, fmt.Errorf("%d arguments for the %d places of %s", len(args), want, query)
+		return nil, fmt.Errorf("%d arguments for the %d parameters of %s", len(args), want, query)
 	}
 	for i, arg := range args {
 		if err := bind(s.Stmt, i+1, arg); err != nil {
@@ -156,8 +154,8 @@ func (c *connection) step(s *statement) (bool, error) {
 	return row, nil
 }
 
-// finish makes a statement ready for its next use. What SQLite says to that it has
-// said before, when it was stepped.
+// finish resets a statement for its next use. Reset repeats the error of the last step,
+// which was handled there.
 func (s *statement) finish() { _ = s.Reset() }
 
 // exec runs a statement to its end and says how many rows it changed.
@@ -203,7 +201,7 @@ func (r *oneRow) Scan(into ...any) error {
 	if err := s.Scan(into...); err != nil || s.kind == reads {
 		return err
 	}
-	// What a change breaks may show only at its end.
+	// A constraint may fail only at the end of the statement.
 	for row {
 		if row, err = r.conn.step(s); err != nil {
 			return err

@@ -35,7 +35,7 @@ func (e sqlEngine) Write(ctx context.Context, run func(sqlstore.Tx) error) error
 
 func (e sqlEngine) Read(ctx context.Context) sqlstore.Querier { return e.db.read(ctx) }
 
-func (e sqlEngine) Lookup(ctx context.Context) sqlstore.RowQuerier { return e.db.askRow(ctx) }
+func (e sqlEngine) Lookup(ctx context.Context) sqlstore.RowQuerier { return e.db.lookUpRow(ctx) }
 
 func (e sqlEngine) Snapshot(ctx context.Context, read func(sqlstore.Querier) error) error {
 	return e.db.snapshot(ctx, read)

@@ -21,11 +21,11 @@ func (db *DB) Statements() []string {
 	for _, c := range db.readers.idle {
 		maps.Copy(all, c.statements)
 	}
-	c := <-db.lane.free
+	c := <-db.lookups.free
 	if c != nil {
 		maps.Copy(all, c.statements)
 	}
-	db.lane.free <- c
+	db.lookups.free <- c
 	return slices.Sorted(maps.Keys(all))
 }
 

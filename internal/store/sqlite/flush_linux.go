@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// flush waits until the disk has the file's contents. When it was last written is not
-// among them, which a whole fsync would wait for.
+// flush waits until the file's contents are on the disk. Unlike fsync it does not wait
+// for the modification time.
 func flush(file *os.File) error {
 	return retryInterrupted(func() error { return syscall.Fdatasync(int(file.Fd())) })
 }

@@ -4,5 +4,5 @@ package sqlite
 
 import "os"
 
-// flush waits until the disk has the file's contents.
+// flush waits until the file's contents are on the disk.
 func flush(file *os.File) error { return file.Sync() }

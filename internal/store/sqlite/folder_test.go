@@ -17,7 +17,7 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
-func TestASecondNodeIsKeptOutOfTheFolderAndToldWhy(t *testing.T) {
+func TestOpen_SecondNodeIsRefused(t *testing.T) {
 	path := newFile(t)
 	first := open(t, path, Options{})
 	_, err := Open(t.Context(), path, Options{})
@@ -30,7 +30,7 @@ func TestASecondNodeIsKeptOutOfTheFolderAndToldWhy(t *testing.T) {
 	open(t, path, Options{})
 }
 
-func TestAToolWorksBesideANodeButMakesNoStore(t *testing.T) {
+func TestOpen_ToolBesideNodeCreatesNoStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data", "coax.db")
 	if _, err := Open(t.Context(), path, Options{Role: Tool}); err == nil || !strings.Contains(err.Error(), "coax migrate") {
 		t.Errorf("a tool without a store: %v; want to be told what to do", err)
@@ -49,7 +49,7 @@ func TestAToolWorksBesideANodeButMakesNoStore(t *testing.T) {
 	}
 }
 
-func TestTheStoresFilesAreTheirOwnersAlone(t *testing.T) {
+func TestOpen_FilesArePrivate(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")
 	open(t, filepath.Join(folder, "coax.db"), Options{})
 	seen := 0
@@ -72,7 +72,7 @@ func TestTheStoresFilesAreTheirOwnersAlone(t *testing.T) {
 	}
 }
 
-func TestEveryConnectionIsDurable(t *testing.T) {
+func TestConnections_AreDurable(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "a %20b?c#d", "coax.db"), Options{})
 	var mode int
 	if err := db.writer.tx.QueryRow(`PRAGMA synchronous`).Scan(&mode); err != nil || mode != 2 {
@@ -92,11 +92,11 @@ func TestEveryConnectionIsDurable(t *testing.T) {
 			t.Errorf("reader %d can write", reader)
 		}
 	}
-	err := db.ask(t.Context(), func(from sqlstore.Querier) error { return from.QueryRow(`PRAGMA synchronous`).Scan(&mode) })
+	err := db.lookUp(t.Context(), func(from sqlstore.Querier) error { return from.QueryRow(`PRAGMA synchronous`).Scan(&mode) })
 	if err != nil || mode != 2 {
 		t.Errorf("the lane's synchronous is %d, %v; want FULL", mode, err)
 	}
-	err = db.ask(t.Context(), func(from sqlstore.Querier) error {
+	err = db.lookUp(t.Context(), func(from sqlstore.Querier) error {
 		_, err := from.(*connection).Exec(`DELETE FROM nonces`)
 		return err
 	})
@@ -108,7 +108,7 @@ func TestEveryConnectionIsDurable(t *testing.T) {
 	}
 }
 
-func TestASchemaFromTheFutureIsRefusedWithWhatToDo(t *testing.T) {
+func TestOpen_NewerSchemaIsRefused(t *testing.T) {
 	path := newFile(t)
 	db := open(t, path, Options{})
 	future := func(oldest int) {
@@ -143,7 +143,7 @@ func TestASchemaFromTheFutureIsRefusedWithWhatToDo(t *testing.T) {
 	}
 }
 
-func TestAToolDemandsAnUpToDateSchema(t *testing.T) {
+func TestOpen_ToolNeedsCurrentSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "coax.db")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func TestAToolDemandsAnUpToDateSchema(t *testing.T) {
 	}
 }
 
-func TestRubbishInTheFilesPlaceIsNotTakenForAStore(t *testing.T) {
+func TestOpen_ForeignFileIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "coax.db")
 	if err := os.WriteFile(path, []byte(strings.Repeat("not a database ", 1000)), 0o600); err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestRubbishInTheFilesPlaceIsNotTakenForAStore(t *testing.T) {
 	}
 }
 
-func TestAFileThatVanishedMakesTheStoreNotReady(t *testing.T) {
+func TestReady_FileRemoved(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	if err := db.Ready(t.Context()); err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestAFileThatVanishedMakesTheStoreNotReady(t *testing.T) {
 // The promise of the turnstile: beside a node whose writer never rests, a
 // process of its own makes 200 writes, none refused and none waiting over a
 // second.
-func TestAToolIsNeverKeptWaitingByABusyNode(t *testing.T) {
+func TestAdminWrites_UnderLoad(t *testing.T) {
 	const writes = 200
 	if path := os.Getenv("COAX_TEST_TOOL"); path != "" {
 		tool := open(t, path, Options{Role: Tool})

@@ -11,7 +11,7 @@ import (
 	"github.com/coaxhq/coax/internal/store/storetest"
 )
 
-func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
+func TestRequestStatements_UseIndexes(t *testing.T) {
 	path, statements := heard(t)
 	if len(statements) < 50 {
 		t.Errorf("only %d statements were heard", len(statements))
@@ -74,7 +74,7 @@ func TestEveryStatementOfARequestUsesAnIndex(t *testing.T) {
 	})
 }
 
-func TestTheCheckOfPlansNotices(t *testing.T) {
+func TestPlanCheck_FindsViolations(t *testing.T) {
 	for _, tt := range []struct{ name, statement, line, want string }{
 		{"a table read whole", `SELECT id FROM operations`, "SCAN operations", "reads all of operations"},
 		{"under another name", `SELECT o.id FROM operations AS o`, "SCAN o", "reads all of o"},

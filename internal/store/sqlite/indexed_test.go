@@ -99,8 +99,8 @@ var ofStaff = map[string]string{
 	"passwords.go": "the service of staff", "refuseLastOwner": "an owner's page of people",
 	"countUnapproved": "the service of staff", "setPlan": "the service of staff", "RetirePlan": "the service of staff", "recordPlan": "the service of staff", "checkComponent": "the service of staff",
 	"refuseComponent": "the service of staff", "planByID": "the service of staff", "AllPlans": "the service of staff",
-	"masterkeys.go": "a start", "UseIntegrityKeys": "a start", "migrate.go": "a start", "doubt.go": "a start after the disk has failed",
-	"startOver": "a start that finds the nonces counted anew", "purge": "a purge after a clock that was ahead",
+	"masterkeys.go": "a start", "UseIntegrityKeys": "a start", "migrate.go": "a start", "diskfailure.go": "a start after the disk has failed",
+	"resetIndex": "a start that finds the nonces counted anew", "purge": "a purge after a clock that was ahead",
 	"StartMaintenance": "the service of staff", "EndMaintenance": "the service of staff",
 	"Ready": "a look at the schema, which is one row",
 }
@@ -279,7 +279,7 @@ func definitionOf(t *testing.T, path, index string) (definition string) {
 
 // What a foreign key points to is looked for in the other table whenever its row
 // goes: a failed activation takes its subscriber away.
-func TestEveryForeignKeyIsFoundByAnIndex(t *testing.T) {
+func TestForeignKeys_AreIndexed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "coax.db")
 	open(t, path).Close()
 	db, err := sql.Open("sqlite", "file:"+path)

@@ -8,7 +8,7 @@ import (
 
 // After `coax migrate` and before any node, staff may issue keys already. The
 // node that comes then has to open what they sealed.
-func TestAToolThatComesFirstSaysWhichMasterKeyTheStoreLivesUnder(t *testing.T) {
+func TestMasterKey_ToolFirst(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "coax.db")
 	now := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
 	ours := map[uint32][]byte{7: []byte("ours")}

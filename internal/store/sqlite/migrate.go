@@ -13,14 +13,14 @@ import (
 	_ "modernc.org/sqlite" // the driver that goose works through
 )
 
-// generation is this binary's place in the line of schemas. A migration that
-// older binaries cannot live with names the generation that can.
+// generation is this binary's schema generation. A migration that older binaries cannot
+// work with sets the oldest generation that can.
 const generation = 2
 
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Schema is the text of all migrations: two stores of one text have one schema.
+// Schema returns the text of all migrations, which identifies the schema.
 func Schema() (string, error) {
 	var text strings.Builder
 	err := fs.WalkDir(migrations, ".", func(path string, entry fs.DirEntry, err error) error {
@@ -34,10 +34,10 @@ func Schema() (string, error) {
 	return text.String(), err
 }
 
-// checkSchema makes sure that binary and schema fit. Only a node changes the
-// schema: a tool that runs beside one must not.
+// checkSchema checks that binary and schema match. Only a node migrates: a tool that runs
+// beside one must not.
 func (db *DB) checkSchema(ctx context.Context, role Role) error {
-	// goose wants a pool of its own; it is gone before the first fact.
+	// goose needs a database/sql pool; it is closed before the first write.
 	pool, err := sql.Open("sqlite", address(db.path)+"&_pragma=busy_timeout(5000)&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&_txlock=immediate")
 	if err != nil {
 		return fmt.Errorf("open %s: %w", db.path, err)
@@ -79,8 +79,8 @@ func (db *DB) checkSchema(ctx context.Context, role Role) error {
 	return nil
 }
 
-// oldestGeneration is the oldest binary the schema tolerates; 0 for a store
-// that has no schema yet.
+// oldestGeneration returns the oldest generation that the schema allows; 0 for a store
+// without a schema.
 func oldestGeneration(ctx context.Context, pool *sql.DB) (int, error) {
 	var known int
 	err := pool.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE name = 'schema_tolerance'`).Scan(&known)

@@ -49,12 +49,12 @@ type nonces struct {
 }
 
 // mark is the hash of a key and its nonce. A nonce whose mark is already another one's
-// is refused, though it is new. With 173 million nonces kept that befalls one request
+// is refused, though it is new. With 173 million nonces kept that happens to one request
 // in 10^11, which has to send another nonce.
 type mark int64
 
-// usedNonce is the place of a used nonce, and that of the purged one with the same
-// mark that it replaced in memory; 0 if it replaced none.
+// usedNonce is the position of a used nonce's row, and that of the purged one with the
+// same mark that it replaced in memory; 0 if it replaced none.
 type usedNonce struct {
 	mark               mark
 	position, replaced int64
@@ -69,7 +69,7 @@ func markOf(credentialID int64, nonce string) mark {
 	return mark(binary.BigEndian.Uint64(sum[:]))
 }
 
-// burn uses up a nonce, and says whether it was this request's to use: new, or
+// burn uses up a nonce, and reports whether the request may use it: it is new, or was
 // burned by this very request before.
 func (n *nonces) burn(tx *tx, a access.Admission) (bool, error) {
 	if err := n.load(tx); err != nil {
@@ -108,7 +108,7 @@ func (n *nonces) ownerOf(tx *tx, m mark, a access.Admission) (owner string, used
 	return ownerAt(tx, position, a)
 }
 
-// ownerAt is ownerOf for a nonce whose row is known; a row that was purged is nobody's.
+// ownerAt is ownerOf for a nonce whose row is known; a purged row has no owner.
 func ownerAt(tx *tx, position int64, a access.Admission) (owner string, used bool, err error) {
 	var credentialID int64
 	var nonce string
@@ -131,8 +131,9 @@ func indexed(tx *tx, m mark) (position int64, err error) {
 	return position, err
 }
 
-// keep believes what was burned, for it is committed.
-func (n *nonces) keep() {
+// committed accepts the burned nonces after a commit, and starts to move the buffer to the
+// index when it is full.
+func (n *nonces) committed() {
 	n.added = n.added[:0]
 	if len(n.toMove) == 0 {
 		n.moving = nil
@@ -147,8 +148,8 @@ func (n *nonces) keep() {
 	}
 }
 
-// takeBack forgets what was burned since so many had been, for it is undone.
-func (n *nonces) takeBack(to int) {
+// undo removes what was burned after the first nonces of the transaction.
+func (n *nonces) undo(to int) {
 	for i := len(n.added) - 1; i >= to; i-- {
 		one := n.added[i]
 		if one.replaced != 0 {
@@ -161,8 +162,8 @@ func (n *nonces) takeBack(to int) {
 	n.added = n.added[:to]
 }
 
-// forget is for a transaction whose fate is not known: what is true stands in the
-// file, and is read from there when it is needed next.
+// forget empties the buffers after a transaction whose outcome is unknown; they are read
+// from the file when they are needed next.
 func (n *nonces) forget() { *n = nonces{buffer: n.buffer} }
 
 // load reads what is not in the index, if that is not in memory.
@@ -197,10 +198,10 @@ func indexedTo(tx *tx) (to int64, err error) {
 	return to, nil
 }
 
-// countedAnew reports whether the rows are not those that indexed_to speaks of. A
+// positionsRestarted reports whether the rows are not those that indexed_to refers to. A
 // release from before the index counts positions from 1 again if it finds no rows: then
 // the oldest row is not in the index.
-func countedAnew(tx *tx) (bool, error) {
+func positionsRestarted(tx *tx) (bool, error) {
 	to, err := indexedTo(tx)
 	if err != nil {
 		return false, err
@@ -213,7 +214,7 @@ func countedAnew(tx *tx) (bool, error) {
 	return position != oldest[0].position, err
 }
 
-// rowsAfter are the places of the oldest nonces after a position.
+// rowsAfter returns the oldest nonces after a position.
 func rowsAfter(tx *tx, position, most int64) ([]usedNonce, error) {
 	rows, err := tx.Query(`SELECT position, credential_id, nonce FROM nonces WHERE position > ?1 ORDER BY position LIMIT ?2`, position, most)
 	found, err := sqlstore.Collect(rows, err, func(row sqlstore.Row) (one usedNonce, err error) {
@@ -230,7 +231,7 @@ func rowsAfter(tx *tx, position, most int64) ([]usedNonce, error) {
 }
 
 // moveSome moves some nonces to the index for each that the transaction has used up. If
-// the commit fails, everything is read anew.
+// the commit fails, everything is read again.
 func (n *nonces) moveSome(tx *tx) error {
 	count := min(indexedPerNonce*len(n.added), len(n.toMove))
 	if count == 0 {
@@ -273,8 +274,8 @@ func setIndexedTo(tx *tx, position int64) error {
 	return nil
 }
 
-// startOver has all rows indexed anew.
-func startOver(tx *tx) error {
+// resetIndex makes all rows be indexed again.
+func resetIndex(tx *tx) error {
 	_, err := tx.Exec(`UPDATE nonce_index_state SET indexed_to = 0, aged_to = 0, aged_at = 0 WHERE id = 1`)
 	return err
 }
@@ -314,8 +315,8 @@ func indexAfter(tx *tx, position int64) error {
 	return setIndexedTo(tx, last)
 }
 
-// purge removes the oldest nonces, if they were used before a moment, and says how
-// many went.
+// purge deletes the oldest nonces that were used before the given time, and returns how
+// many.
 //
 // Rows that were written while the clock was ahead seem to be used in the future, and
 // would keep everything behind them. Once the clock is right again, and the oldest row
@@ -366,7 +367,7 @@ func (n *nonces) purge(tx *tx, now, before int64, most int) (removed int64, err 
 		}
 	}
 	if agedTo > 0 && last >= agedTo {
-		// Positions may come again.
+		// Positions may be used again.
 		if _, err := tx.Exec(`UPDATE nonce_index_state SET aged_to = 0, aged_at = 0 WHERE id = 1`); err != nil {
 			return 0, err
 		}

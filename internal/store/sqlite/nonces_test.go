@@ -70,7 +70,7 @@ func checkIndex(t testing.TB, db *DB) {
 	}
 }
 
-func TestAUsedNonceIsKnownWhereverItStands(t *testing.T) {
+func TestNonces_UsedInEveryStage(t *testing.T) {
 	path := newFile(t)
 	options := Options{NonceBuffer: 16}
 	db := open(t, path, options)
@@ -124,7 +124,7 @@ var errChanged = errors.New("it changed its mind")
 
 // A fact that fails after it has burned a nonce has not burned it: alone, and among
 // neighbours whose nonces stay used.
-func TestANonceThatWasUndoneIsFreeAgain(t *testing.T) {
+func TestNonces_RollbackFreesNonce(t *testing.T) {
 	db := open(t, newFile(t), Options{NonceBuffer: 4})
 	burnAnd := func(nonce string, then error) error {
 		return db.writer.do(t.Context(), func(tx *tx) error {
@@ -167,7 +167,7 @@ func TestANonceThatWasUndoneIsFreeAgain(t *testing.T) {
 
 // Whether a commit that failed has happened after all is in the file, not in what
 // the node believes.
-func TestANonceOfACommitThatFailedIsUsedIfTheFileHasIt(t *testing.T) {
+func TestNonces_UnknownCommitIsReadFromFile(t *testing.T) {
 	for name, happened := range map[string]bool{"it had happened": true, "it had not": false} {
 		t.Run(name, func(t *testing.T) {
 			failing := false
@@ -204,7 +204,7 @@ func TestANonceOfACommitThatFailedIsUsedIfTheFileHasIt(t *testing.T) {
 
 // Commits fail in the midst of everything, some after they have happened. What the file
 // has is used, and nothing else.
-func TestNoncesAreUsedOnceThroughFailingCommits(t *testing.T) {
+func TestNonces_UsedOnceUnderFailingCommits(t *testing.T) {
 	path := newFile(t)
 	commits := 0
 	options := Options{NonceBuffer: 8, Commit: func(commit func() error) error {
@@ -248,7 +248,7 @@ func TestNoncesAreUsedOnceThroughFailingCommits(t *testing.T) {
 
 // A nonce that cannot be told from a used one by its mark is refused: in memory and in
 // the index.
-func TestANonceWithTheMarkOfAnotherIsRefused(t *testing.T) {
+func TestNonces_HashCollisionIsRefused(t *testing.T) {
 	db := open(t, newFile(t), Options{NonceBuffer: 2})
 	burn(t, db, carrying("first", "req-first"))
 	err := db.writer.do(t.Context(), func(tx *tx) error {
@@ -267,7 +267,7 @@ func TestANonceWithTheMarkOfAnotherIsRefused(t *testing.T) {
 }
 
 // A replay writes nothing: whoever sends it over and over costs the disk nothing.
-func TestAReplayWritesNothing(t *testing.T) {
+func TestNonces_ReplayWritesNothing(t *testing.T) {
 	path := newFile(t)
 	db := open(t, path, Options{NonceBuffer: 4})
 	for i := range 20 {
@@ -291,7 +291,7 @@ func TestAReplayWritesNothing(t *testing.T) {
 	}
 }
 
-func TestPurgedNoncesLeaveTheIndex(t *testing.T) {
+func TestNonces_PurgeCleansIndex(t *testing.T) {
 	db := open(t, newFile(t), Options{NonceBuffer: 10})
 	for i := range 35 {
 		a := carrying(fmt.Sprint("nonce-", i), "req-first")
@@ -335,7 +335,7 @@ func TestPurgedNoncesLeaveTheIndex(t *testing.T) {
 }
 
 // A store of an older release has its nonces by key, or has no index of them.
-func TestNoncesOfAnOlderStoreStayUsed(t *testing.T) {
+func TestNonces_OlderStoreIsIndexed(t *testing.T) {
 	const insert = `INSERT INTO nonces (credential_id, nonce, request_id, used_at) VALUES (7, ?1, 'req-first', ?2)`
 	for _, version := range []int64{2, 12} {
 		t.Run(fmt.Sprint("schema ", version), func(t *testing.T) {
@@ -389,7 +389,7 @@ func migratedTo(t *testing.T, path string, version int64) *sql.DB {
 
 // The release before counts positions from 1 when it finds no rows, and writes none
 // into the index.
-func TestNoncesThatAnOlderReleaseWroteInBetweenStayUsed(t *testing.T) {
+func TestNonces_OlderReleaseInBetween(t *testing.T) {
 	path := newFile(t)
 	db := open(t, path, Options{NonceBuffer: 4})
 	for i := range 40 {
@@ -437,7 +437,7 @@ func TestNoncesThatAnOlderReleaseWroteInBetweenStayUsed(t *testing.T) {
 
 // What was decided about rows of a clock that was ahead says nothing about rows that
 // get their positions later.
-func TestNoncesAfterThoseOfAClockAheadAreKept(t *testing.T) {
+func TestNonces_ClockAhead(t *testing.T) {
 	path := newFile(t)
 	db := open(t, path, Options{})
 	purgeAt := func(now time.Time) (removed int) {

@@ -8,7 +8,7 @@ import (
 
 // As many connections are opened as are in use at a time, and the one that was used
 // last is used again.
-func TestReadersAreOpenedAsTheyAreNeeded(t *testing.T) {
+func TestReaders_OpenOnDemand(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	take := func() *connection {
 		t.Helper()

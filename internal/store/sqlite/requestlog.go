@@ -10,7 +10,7 @@ import (
 // RecordRequests adds to the request log. While the disk is as good as full it does
 // not: what is left belongs to those who pay.
 func (db *DB) RecordRequests(ctx context.Context, batch requestlog.Batch) error {
-	if err := db.checkRoom(); err != nil {
+	if err := db.checkSpace(); err != nil {
 		return err
 	}
 	return db.writer.do(ctx, func(tx *tx) error {

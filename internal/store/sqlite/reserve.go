@@ -12,11 +12,12 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
-// Reserve makes a draft true as a whole. Each thing it rests on is a guard of
-// its own: the unique key, the subscriber's version, the one open operation, the
-// plan's version, the balance. Where one does not hold, the whole is undone.
+// Reserve commits a draft. Everything that the draft depends on is checked in the same
+// transaction: the unique idempotency key, the subscriber's version, that no other
+// operation is open, the plan's version, the balance. If a check fails, nothing is
+// written.
 func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
-	if err := db.checkRoom(); err != nil {
+	if err := db.checkSpace(); err != nil {
 		return operation.Operation{}, err
 	}
 	op := d.Operation
@@ -46,8 +47,8 @@ func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operati
 	return op, nil
 }
 
-// guardPlan holds if the plan is still the one the draft was priced from, and if
-// maintenance mode is off.
+// guardPlan checks that the plan is still the version that the draft was priced from, and
+// that maintenance mode is off.
 func guardPlan(tx *tx, op operation.Operation) error {
 	var one int
 	err := tx.QueryRow(`SELECT 1 FROM plans WHERE id = ?1 AND version = ?2 AND retired = 0 AND NOT EXISTS (SELECT 1 FROM maintenance WHERE one = 1)`, op.PlanID, op.PlanVersion).Scan(&one)
@@ -60,9 +61,9 @@ func guardPlan(tx *tx, op operation.Operation) error {
 	return nil
 }
 
-// claimCustomer writes the new subscriber, whose number and id must be free, or
-// takes the known one, who must be as the draft saw them. That no other
-// operation is open is the operation's own unique index.
+// claimCustomer inserts a new subscriber, whose mobile number and id must be free, or
+// checks that an existing one has not changed since the draft was made. That no other
+// operation is open is checked by the unique index of operations.
 func claimCustomer(tx *tx, d operation.Draft) error {
 	if d.Kind == operation.Activate {
 		_, err := tx.Exec(`
@@ -77,9 +78,9 @@ func claimCustomer(tx *tx, d operation.Draft) error {
 		}
 		return nil
 	}
-	// Nobody else writes until this commits, so that looking is enough: an order that
-	// was drafted beside this one meets the open operation, and once that has ended
-	// the version is another. Writing here would change a page more for each renewal.
+	// There is one writer, so reading is enough: a draft made at the same time fails on
+	// the open operation, or, once that has ended, on the version. An UPDATE here would
+	// change one more page for each renewal.
 	var one int
 	err := tx.QueryRow(`SELECT 1 FROM subscribers WHERE id = ?1 AND operator_id = ?2 AND version = ?3`,
 		d.SubscriberID, d.OperatorID, d.SubscriberVersion).Scan(&one)
@@ -92,9 +93,9 @@ func claimCustomer(tx *tx, d operation.Draft) error {
 	return nil
 }
 
-// debit takes the price from the wallet, if it is there. The UPDATE itself asks,
-// because two requests may have read the same balance before it. The rate of the
-// commission is the operator's at this moment.
+// debit takes the price from the wallet. The balance is checked by the UPDATE, because
+// two requests may have read the same balance before. The commission rate is the
+// operator's at this moment.
 func debit(tx *tx, op *operation.Operation) (seq, after int64, err error) {
 	debited, err := tx.Exec(`
 		UPDATE wallets SET balance_paise = balance_paise - ?2, entries = entries + 1

@@ -13,8 +13,8 @@ import (
 
 var _ operation.ReviewStore = (*DB)(nil)
 
-// TakeOver ends every lease at once. The folder's lock says that nobody else is
-// there to hold one.
+// TakeOver ends every lease at once. The folder's lock guarantees that no other node
+// holds one.
 func (db *DB) TakeOver(ctx context.Context, now time.Time) error {
 	return db.writer.do(ctx, func(tx *tx) error {
 		_, err := tx.Exec(`UPDATE operations SET lease_until = ?1 WHERE status = 'processing' AND lease_until > ?1`, now.UnixMilli())
@@ -22,7 +22,7 @@ func (db *DB) TakeOver(ctx context.Context, now time.Time) error {
 	})
 }
 
-// Due looks which queues have something to be claimed.
+// Due reports which queues have something to claim.
 func (db *DB) Due(ctx context.Context, now time.Time) (due operation.Due, err error) {
 	err = db.read(ctx).QueryRow(`
 		SELECT EXISTS (SELECT 1 FROM operations WHERE status = 'processing' AND lease_until <= ?1)
@@ -36,12 +36,12 @@ func (db *DB) Due(ctx context.Context, now time.Time) (due operation.Due, err er
 	return due, nil
 }
 
-// abandonedBatch bounds how many operations of dead nodes one commit puts into
+// abandonedBatch limits how many operations with an expired lease one commit puts into
 // review.
 const abandonedBatch = 256
 
-// ClaimReviews takes operations in review whose time has come. Those whose holder is
-// gone are in review from here on, and due at once.
+// ClaimReviews claims operations in review that are due. Operations whose lease has
+// expired are put into review first, and are due at once.
 func (db *DB) ClaimReviews(ctx context.Context, c operation.Claim) (claimed []operation.Operation, err error) {
 	err = db.writer.do(ctx, func(tx *tx) (err error) {
 		if err = reviewAbandoned(tx, c); err == nil {
@@ -76,8 +76,8 @@ func reviewAbandoned(tx *tx, c operation.Claim) error {
 	return nil
 }
 
-// reviewKind is one queue of follow-ups: which operations are in it, when they are
-// due, the index by operator and that moment, and what a claim changes.
+// reviewKind is a queue of follow-ups: the condition for its operations, the column that
+// says when they are due, the index by operator and that column, and what a claim sets.
 type reviewKind struct{ member, due, index, set string }
 
 var (
@@ -95,9 +95,9 @@ var (
 	}
 )
 
-// claim takes what is due of a queue, operator by operator.
+// claim claims what is due in a queue, operator by operator.
 func claim(tx *tx, c operation.Claim, kind reviewKind) ([]operation.Operation, error) {
-	ids, err := dueInTurn(tx, c, kind)
+	ids, err := dueByOperator(tx, c, kind)
 	if err != nil {
 		return nil, fmt.Errorf("look for what is due: %w", err)
 	}
@@ -120,10 +120,10 @@ func (db *DB) claimFrom(ctx context.Context, c operation.Claim, kind reviewKind)
 	return claimed, err
 }
 
-// dueInTurn picks what is due, beginning with the operators behind the one that was
-// served last. The index is walked from operator to operator, so that it does not
-// matter how many operations one of them has in the queue.
-func dueInTurn(tx *tx, c operation.Claim, kind reviewKind) (ids []string, err error) {
+// dueByOperator returns what is due, starting with the operators after the one that was
+// served last. It skips through the index from operator to operator, so its cost does
+// not depend on how many operations one of them has in the queue.
+func dueByOperator(tx *tx, c operation.Claim, kind reviewKind) (ids []string, err error) {
 	next := `SELECT min(operator_id) FROM operations INDEXED BY ` + kind.index + ` WHERE ` + kind.member
 	operators := `
 		WITH RECURSIVE queue (operator_id) AS (
@@ -144,20 +144,20 @@ func dueInTurn(tx *tx, c operation.Claim, kind reviewKind) (ids []string, err er
 			return nil, err
 		}
 		for _, operatorID := range due {
-			held, room := c.Held[operatorID], min(c.Room(operatorID), c.Limit-len(ids))
-			if room == 0 {
+			held, space := c.Held[operatorID], min(c.Room(operatorID), c.Limit-len(ids))
+			if space == 0 {
 				continue
 			}
 			rows, err := tx.Query(`
 				SELECT id FROM operations INDEXED BY `+kind.index+`
 				 WHERE operator_id = ?2 AND `+kind.member+` AND `+kind.due+` <= ?1 ORDER BY `+kind.due+` LIMIT ?3`,
-				c.Now.UnixMilli(), operatorID, room+len(held))
+				c.Now.UnixMilli(), operatorID, space+len(held))
 			some, err := sqlstore.Collect(rows, err, readText)
 			if err != nil {
 				return nil, err
 			}
 			some = slices.DeleteFunc(some, func(id string) bool { return slices.Contains(held, id) })
-			if ids = append(ids, some[:min(room, len(some))]...); len(ids) == c.Limit {
+			if ids = append(ids, some[:min(space, len(some))]...); len(ids) == c.Limit {
 				return ids, nil
 			}
 		}
@@ -170,7 +170,7 @@ func readText(row sqlstore.Row) (text string, err error) {
 	return text, err
 }
 
-// Postpone lets go of an operation in review until later.
+// Postpone releases an operation in review until its next check.
 func (db *DB) Postpone(ctx context.Context, p operation.Postponement) (bool, error) {
 	var changed int64
 	err := db.writer.do(ctx, func(tx *tx) error {
@@ -189,19 +189,19 @@ func (db *DB) Postpone(ctx context.Context, p operation.Postponement) (bool, err
 	return changed == 1, nil
 }
 
-// ClaimAddons takes add-ons that are missing and due; the moment that they are
-// taken until keeps others away.
+// ClaimAddons claims missing add-ons that are due. Their new due time keeps other
+// workers away.
 func (db *DB) ClaimAddons(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
 	return db.claimFrom(ctx, c, addonQueue)
 }
 
-// ClaimLateChecks takes refunded operations that the provider is still to be told of.
+// ClaimLateChecks claims refunded operations that the provider has yet to be told of.
 func (db *DB) ClaimLateChecks(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
 	return db.claimFrom(ctx, c, lateCheckQueue)
 }
 
-// SettleAddon writes what became of an add-on, if it is still in the given hands and
-// nobody has closed it.
+// SettleAddon saves the outcome of an add-on, if its epoch is the given one and it is not
+// closed.
 func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) error {
 	return db.writer.do(ctx, func(tx *tx) error {
 		changed, err := tx.Exec(`
@@ -223,7 +223,7 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 			}
 		}
 		if changed == 1 && s.State == operation.AddonFailed && len(s.Calls) > 0 {
-			// A node that had lost the add-on may have been told otherwise.
+			// A node that had lost the add-on may have got another reply.
 			var confirmed bool
 			err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM provider_calls WHERE operation_id = ?1 AND reference = ?2 AND outcome = 'confirmed')`,
 				s.OperationID, s.Calls[len(s.Calls)-1].Reference).Scan(&confirmed)
@@ -240,7 +240,7 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 	})
 }
 
-// CloseLateCheck writes what came of telling the provider of a refund.
+// CloseLateCheck saves the result of telling the provider of a refund.
 func (db *DB) CloseLateCheck(ctx context.Context, c operation.LateCheck) error {
 	return db.writer.do(ctx, func(tx *tx) error {
 		_, err := tx.Exec(`UPDATE operations SET next_check_at = ?3 WHERE id = ?1 AND status = 'failed' AND checks = ?2`, c.OperationID, c.Check, sqlstore.Millis(c.Again))
@@ -256,8 +256,7 @@ func (db *DB) CloseLateCheck(ctx context.Context, c operation.LateCheck) error {
 	})
 }
 
-// raiseException writes down what only a person can decide, once for each operation
-// and kind.
+// raiseException saves an exception for staff to decide, once for each operation and kind.
 func raiseException(tx *tx, e operation.Exception) error {
 	_, err := tx.Exec(`
 		INSERT INTO exceptions (operation_id, kind, detail, created_at) VALUES (?1, ?2, ?3, ?4)

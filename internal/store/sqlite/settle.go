@@ -11,9 +11,8 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Settle moves an operation that is still open in the given hands. Everything
-// that follows from it is written in the same stroke: money, books, commission,
-// subscriber, history, evidence.
+// Settle moves an operation that is still open under the given epoch. Wallet, ledger,
+// commission, subscriber, history and provider calls are written in the same commit.
 func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Operation, bool, error) {
 	var op operation.Operation
 	var settled bool
@@ -33,9 +32,8 @@ func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Ope
 	return op, settled, nil
 }
 
-// held is the operation that a settlement is about, as it stands. Where the holder
-// knows it, one look at whose hands it is in is enough: nothing else of it changes
-// without changing those.
+// held returns the current operation of a settlement. If the caller passed the operation
+// that it holds, checking epoch and status is enough: nothing else changes without them.
 func held(tx *tx, s operation.Settlement) (operation.Operation, error) {
 	if s.Held != nil && s.Fits(*s.Held) {
 		var still bool
@@ -52,11 +50,11 @@ func held(tx *tx, s operation.Settlement) (operation.Operation, error) {
 	return op, err
 }
 
-// settle moves an operation, if it is open in the hands that the settlement
-// names, and writes everything that follows.
+// settle moves an operation, if it is open under the settlement's epoch, and writes
+// everything that follows.
 func settle(tx *tx, before operation.Operation, s operation.Settlement) (operation.Operation, bool, error) {
 	if !s.Fits(before) {
-		return before, false, keepWord(tx, before, s)
+		return before, false, saveCalls(tx, before, s)
 	}
 	op := s.After(before)
 	if err := moveOperation(tx, s); err != nil {
@@ -84,11 +82,11 @@ func settle(tx *tx, before operation.Operation, s operation.Settlement) (operati
 	return op, err == nil, err
 }
 
-// keepWord keeps what the provider said where somebody else has settled the
-// operation, or holds it now: it is evidence all the same.
-func keepWord(tx *tx, op operation.Operation, s operation.Settlement) error {
+// saveCalls saves the provider calls of a settlement that came too late: another node has
+// settled the operation, or holds it now.
+func saveCalls(tx *tx, op operation.Operation, s operation.Settlement) error {
 	if s.Repeats(op) {
-		return nil // it was kept the first time
+		return nil // they were saved the first time
 	}
 	for _, e := range s.Contradicts(op) {
 		if err := raiseException(tx, e); err != nil {
@@ -98,22 +96,22 @@ func keepWord(tx *tx, op operation.Operation, s operation.Settlement) error {
 	return writeCalls(tx, s.OperationID, s.Node, s.Calls)
 }
 
-// raiseContradictions looks at what the provider told nodes that had lost the
-// operation by then.
+// raiseContradictions compares the settlement with the replies that the provider gave to
+// nodes that had lost the operation.
 func raiseContradictions(tx *tx, op operation.Operation, s operation.Settlement) error {
 	rows, err := tx.Query(`
 		SELECT outcome, coalesce(provider_transaction_id, ''), detail FROM provider_calls
 		 WHERE operation_id = ?1 AND reference = ?1 AND outcome <> 'unknown' ORDER BY id`, op.ID)
-	said, err := sqlstore.Collect(rows, err, func(row sqlstore.Row) (a operation.Reply, err error) {
+	replies, err := sqlstore.Collect(rows, err, func(row sqlstore.Row) (a operation.Reply, err error) {
 		var outcome string
 		err = row.Scan(&outcome, &a.Transaction, &a.Message)
 		a.Outcome = operation.ParseOutcome(outcome)
 		return a, err
 	})
 	if err != nil {
-		return fmt.Errorf("read what the provider said of %s: %w", op.ID, err)
+		return fmt.Errorf("read the provider's replies for %s: %w", op.ID, err)
 	}
-	for _, e := range s.Contradictions(op, said) {
+	for _, e := range s.Contradictions(op, replies) {
 		if err := raiseException(tx, e); err != nil {
 			return err
 		}
@@ -121,8 +119,8 @@ func raiseContradictions(tx *tx, op operation.Operation, s operation.Settlement)
 	return nil
 }
 
-// moveOperation writes what Settlement.After says. It returns no row: SQLite would
-// put it into a table of its own first, which costs more than the change.
+// moveOperation writes the same as Settlement.After computes. It has no RETURNING: SQLite
+// would build a table for it, which costs more than the update.
 func moveOperation(tx *tx, s operation.Settlement) error {
 	var completed, review any
 	if s.To.Open() {
@@ -142,7 +140,7 @@ func moveOperation(tx *tx, s operation.Settlement) error {
 		sqlstore.NullString(s.ProviderTransaction), sqlstore.NullString(string(s.Reason)), s.ProviderMessage,
 		sqlstore.NullString(string(s.AddonState)), sqlstore.Millis(s.AddonNextAt), s.AddonAttempt)
 	if err == nil && changed != 1 {
-		err = errors.New("it is not open in these hands")
+		err = errors.New("it is not open under this epoch")
 	}
 	if err != nil {
 		return fmt.Errorf("move operation %s: %w", s.OperationID, err)
@@ -150,8 +148,8 @@ func moveOperation(tx *tx, s operation.Settlement) error {
 	return nil
 }
 
-// succeed writes what a confirmed operation means: the charge leaves the ledger,
-// the MSO earns, the subscription runs.
+// succeed writes the ledger line, the commission and the new subscription of a confirmed
+// operation.
 func succeed(tx *tx, op operation.Operation) error {
 	var sum, line int64
 	_, err := tx.Exec(`UPDATE wallets SET ledger_paise = ledger_paise - ?2, ledger_lines = ledger_lines + 1 WHERE operator_id = ?1`,
@@ -205,8 +203,8 @@ func runSubscription(tx *tx, op operation.Operation) error {
 	return nil
 }
 
-// refund gives the money back and lets go of the customer: of an activation that
-// failed nothing remains but the operation itself.
+// refund returns the amount to the wallet and releases the customer. Of a failed
+// activation only the operation remains: the subscriber is deleted.
 func refund(tx *tx, op operation.Operation, s operation.Settlement) error {
 	var after, seq int64
 	_, err := tx.Exec(`UPDATE wallets SET balance_paise = balance_paise + ?2, entries = entries + 1 WHERE operator_id = ?1`,
@@ -238,14 +236,14 @@ func refund(tx *tx, op operation.Operation, s operation.Settlement) error {
 		err = fmt.Errorf("there is no subscriber %s", op.SubscriberID)
 	}
 	if err != nil {
-		return fmt.Errorf("let go of the subscriber: %w", err)
+		return fmt.Errorf("release the subscriber: %w", err)
 	}
 	return nil
 }
 
 func writeCalls(tx *tx, operationID, node string, calls []operation.ProviderCall) error {
 	for _, call := range calls {
-		// Our own word for staff, or else the provider's for people.
+		// Our own text for staff, or else the provider's for customers.
 		detail := call.Reply.Detail
 		if detail == "" {
 			detail = call.Reply.Message
@@ -256,7 +254,7 @@ func writeCalls(tx *tx, operationID, node string, calls []operation.ProviderCall
 			operationID, call.Reference, call.What, call.Component, call.Reply.Outcome.String(), sqlstore.NullString(call.Reply.Transaction),
 			detail, node, call.AskedAt.UnixMilli(), sqlstore.Millis(call.AnsweredAt))
 		if err != nil {
-			return fmt.Errorf("write down a provider call: %w", err)
+			return fmt.Errorf("save a provider call: %w", err)
 		}
 		if e, mismatch := call.Mismatch(operationID); mismatch {
 			if err := raiseException(tx, e); err != nil {

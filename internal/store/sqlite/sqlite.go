@@ -1,6 +1,6 @@
-// Package sqlite remembers everything in one file, for an installation of one
-// node. It decides no business rule: each method makes one fact true, whole or
-// not at all, and many callers' facts share a commit.
+// Package sqlite is the store of a single node, in one SQLite file. It decides no
+// business rule: each method is one atomic write or read, and writes of many callers
+// share a commit.
 package sqlite
 
 import (
@@ -23,42 +23,40 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Role is what a process does with the file.
+// Role is how a process uses the file.
 type Role int
 
 const (
-	// Node serves: it owns the folder, and there is one of it.
+	// Node serves requests. There is one for a folder.
 	Node Role = iota
-	// Tool works beside a node for the length of a command.
+	// Tool is a command that runs beside a node.
 	Tool
 )
 
-// Options are what a store can be told; the zero value is a node's store that
-// reports nothing.
+// Options configure a store; the zero value is a node's store that reports nothing.
 type Options struct {
 	Role Role
-	// Observe is told of every batch.
+	// Observe is called for every batch.
 	Observe Observer
-	// Acted is told of every staff action, and of what people did to their own logins,
-	// once it is committed, with the context of whoever did it. Nil tells nobody.
-	Acted func(context.Context, admin.AuditEntry)
-	// Before is called before every batch with the writer's pragmas, for tests of
-	// a disk that fills up. Nil does nothing.
+	// OnAuditEntry is called with every committed staff action or change of an own
+	// login, and the caller's context. It may be nil.
+	OnAuditEntry func(context.Context, admin.AuditEntry)
+	// Before is called before every batch and can run pragmas on the writer's connection,
+	// for tests of a full disk. It may be nil.
 	Before func(pragma func(text string) (int64, error))
-	// Commit stands around every COMMIT, for tests of a disk that fails: it
-	// runs the commit or does not, and what it returns is what the writer
-	// believes. Nil commits.
+	// Commit wraps every COMMIT, for tests of a failing disk: it may run the commit or
+	// not, and the writer uses the error that it returns. It may be nil.
 	Commit func(commit func() error) error
 	// NonceBuffer is how many used nonces are kept in memory before they are moved to
-	// the index, for tests with few of them; the store's own number if zero.
+	// the index, for tests; 0 is the default.
 	NonceBuffer int
 }
 
-// Observer is told what the writer does. It brings its own clock.
+// Observer observes the writer. It brings its own clock.
 type Observer interface {
-	// Batch is called when so many facts are about to share one commit, and
-	// what it returns when they are answered and the writer is free again.
-	Batch(facts int) (done func())
+	// Batch is called before writes share a commit. The writer calls done when their
+	// callers have their results and it is ready for the next batch.
+	Batch(writes int) (done func())
 }
 
 // DB is an open store.
@@ -68,15 +66,15 @@ type DB struct {
 	role    Role
 	writer  *writer
 	readers *readers
-	lane    *lane
-	locks   []io.Closer           // what is held besides connections, let go of after them and in the opposite order
-	free    func() (int64, error) // bytes that the disk has left
+	lookups *batcher
+	locks   []io.Closer           // files and locks, closed after the connections and in reverse order
+	free    func() (int64, error) // free bytes on the disk
 	ids     *subscription.IDs
 	closing sync.Once
 }
 
-// Open opens the store in the file at path, which a node makes if it is not
-// there. A node brings the schema up to date; a tool demands that it is.
+// Open opens the store in the file at path, which a node creates if it is missing. A
+// node migrates the schema; a tool requires the current one.
 func Open(ctx context.Context, path string, options Options) (*DB, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -92,7 +90,7 @@ func Open(ctx context.Context, path string, options Options) (*DB, error) {
 }
 
 func (db *DB) open(ctx context.Context, options Options) error {
-	turn, err := db.claimFolder(options.Role)
+	lock, err := db.claimFolder(options.Role)
 	if err != nil {
 		return err
 	}
@@ -105,16 +103,16 @@ func (db *DB) open(ctx context.Context, options Options) error {
 	}
 	conn, err := connect(db.path, pragmas...)
 	if err != nil {
-		return unopened(db.path, err)
+		return openError(db.path, err)
 	}
 	if err := db.setUp(ctx, conn, options.Role); err != nil {
 		_ = conn.close()
 		return err
 	}
-	db.readers, db.lane = newReaders(db.path), newLane(db.path)
-	db.writer = newWriter(conn, turn, options, db.leaveDoubt)
+	db.readers, db.lookups = newReaders(db.path), newBatcher(db.path)
+	db.writer = newWriter(conn, lock, options, db.recordDiskFailure)
 	if options.Role == Node {
-		if err := db.prepareToServe(); err != nil {
+		if err := db.prepareNode(); err != nil {
 			_ = conn.close()
 			db.writer = nil
 			return err
@@ -124,9 +122,9 @@ func (db *DB) open(ctx context.Context, options Options) error {
 	return nil
 }
 
-// prepareToServe is what a node's writer has besides a tool's.
-func (db *DB) prepareToServe() (err error) {
-	// Now, so that no request has to wait for it.
+// prepareNode sets up what only a node's writer has: the nonces and checkpoints.
+func (db *DB) prepareNode() (err error) {
+	// Before the first request, which would have to wait for it.
 	if err := db.writer.indexBacklog(); err != nil {
 		return err
 	}
@@ -142,7 +140,7 @@ func (db *DB) prepareToServe() (err error) {
 	return err
 }
 
-// setUp makes sure that the writer's connection is durable and the schema its own.
+// setUp checks that the writer's connection is durable and the schema current.
 func (db *DB) setUp(ctx context.Context, conn *connection, role Role) error {
 	if err := checkDurability(conn); err != nil {
 		return err
@@ -150,12 +148,13 @@ func (db *DB) setUp(ctx context.Context, conn *connection, role Role) error {
 	return db.checkSchema(ctx, role)
 }
 
-// unopened tells a file that is none of ours from one that cannot be read.
-func unopened(path string, err error) error {
+// openError explains why a file could not be opened: it is no SQLite file, or access was
+// denied.
+func openError(path string, err error) error {
 	if primaryCode(err) == engine.ResultNotADB {
 		return fmt.Errorf("another program's file is there: name another one, or move it away: %w", engine.ResultNotADB.ToError())
 	}
-	// SQLite says of a file that it cannot open neither which one nor why.
+	// SQLite reports neither which file it cannot open nor why.
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		file, denied := os.OpenFile(path+suffix, os.O_RDWR, 0)
 		if errors.Is(denied, fs.ErrPermission) {
@@ -168,39 +167,37 @@ func unopened(path string, err error) error {
 	return fmt.Errorf("open %s: %w", path, err)
 }
 
-// claimFolder takes the locks that go with a role and returns how this process
-// takes its turn at writing.
-func (db *DB) claimFolder(role Role) (turnstile, error) {
+// claimFolder takes the locks of a role and returns the write lock.
+func (db *DB) claimFolder(role Role) (writeLock, error) {
 	if role == Tool {
 		if _, err := os.Stat(db.path); errors.Is(err, fs.ErrPermission) {
-			return turnstile{}, fmt.Errorf("find the store's file: %w", fileowner.Explain(db.path, err))
+			return writeLock{}, fmt.Errorf("find the store's file: %w", fileowner.Explain(db.path, err))
 		} else if err != nil {
-			return turnstile{}, fmt.Errorf("there is no store at %s: start a node or run `coax migrate` first: %w", db.path, err)
+			return writeLock{}, fmt.Errorf("there is no store at %s: start a node or run `coax migrate` first: %w", db.path, err)
 		}
 	} else {
 		if err := fileowner.MkdirAll(filepath.Dir(db.path), 0o700); err != nil {
-			return turnstile{}, fmt.Errorf("make the data folder: %w", err)
+			return writeLock{}, fmt.Errorf("make the data folder: %w", err)
 		}
 		lock, err := LockFolder(db.path + ".lock")
 		if err != nil {
-			return turnstile{}, err
+			return writeLock{}, err
 		}
 		db.locks = append(db.locks, lock)
 		if err := createPrivately(db.path); err != nil {
-			return turnstile{}, err
+			return writeLock{}, err
 		}
 	}
-	gate, err := fileowner.OpenFile(db.path+".turnstile", 0o600)
+	file, err := fileowner.OpenFile(db.path+".turnstile", 0o600)
 	if err != nil {
-		return turnstile{}, fmt.Errorf("open the turnstile: %w", err)
+		return writeLock{}, fmt.Errorf("open the write lock: %w", err)
 	}
-	db.locks = append(db.locks, gate)
-	return turnstile{file: gate, holds: role == Tool}, nil
+	db.locks = append(db.locks, file)
+	return writeLock{file: file, exclusive: role == Tool}, nil
 }
 
-// createPrivately makes the file readable by its owner only, before SQLite
-// makes it readable by everybody. SQLite gives its side files the same mode, and as
-// root the same owner.
+// createPrivately creates the file readable by its owner only; SQLite would create it
+// readable by all. SQLite gives its side files the same mode, and as root the same owner.
 func createPrivately(path string) error {
 	file, err := fileowner.OpenFile(path, 0o600)
 	if err != nil {
@@ -237,8 +234,7 @@ func (db *DB) Ready(ctx context.Context) error {
 	if err := db.writer.broken(); err != nil {
 		return err
 	}
-	// The schema is read afresh, so that a file that was replaced or cut off
-	// under us does not pass for a healthy one.
+	// Reading the schema finds a file that was replaced or truncated.
 	var one int
 	if err := db.read(ctx).QueryRow(`SELECT count(*) FROM schema_tolerance`).Scan(&one); err != nil {
 		return fmt.Errorf("read the store: %w", err)
@@ -246,17 +242,17 @@ func (db *DB) Ready(ctx context.Context) error {
 	if _, err := os.Stat(db.path); err != nil {
 		return fmt.Errorf("the store's file is gone: %w", err)
 	}
-	return db.checkRoom()
+	return db.checkSpace()
 }
 
-// Broken is closed when the disk has failed in a way that no retry can mend.
-// The process should end; what was answered is safe, and a restart recovers.
+// Broken is closed when the disk has failed in a way that no retry can mend. The process
+// should end: acknowledged writes are safe, and a restart recovers.
 func (db *DB) Broken() <-chan struct{} { return db.writer.dead }
 
-// Queued is how many facts wait for the next batch.
+// Queued is how many writes wait for the next batch.
 func (db *DB) Queued() int { return len(db.writer.queue) }
 
-// Close waits for the facts that were accepted and lets go of the folder.
+// Close waits for accepted writes and releases the folder.
 func (db *DB) Close() error {
 	var err error
 	db.closing.Do(func() { err = db.release() })
@@ -268,15 +264,15 @@ func (db *DB) release() error {
 	if db.writer != nil {
 		db.writer.stop()
 		if db.writer.broken() != nil {
-			// The last connection to be closed writes the log back and removes it, which
-			// a disk that has failed must not be trusted with. So everything stays as it
-			// is until the process has ended; whoever comes next finds the log.
+			// Closing the last connection would run a checkpoint and remove the log, which
+			// is not safe on a failed disk. So everything stays open until the process
+			// ends, and the next process finds the log.
 			return nil
 		}
 		errs = append(errs, db.writer.close())
 	}
 	if db.readers != nil {
-		errs = append(errs, db.lane.close(), db.readers.close())
+		errs = append(errs, db.lookups.close(), db.readers.close())
 	}
 	for _, lock := range slices.Backward(db.locks) {
 		errs = append(errs, lock.Close())

@@ -63,7 +63,7 @@ func TestWriterCache_GrowsWithFile(t *testing.T) {
 }
 
 // A store that has pages of another size keeps them, and is served like any other.
-func TestANewStoreHasSmallPagesAndAnOldOneKeepsItsOwn(t *testing.T) {
+func TestOpen_PageSize(t *testing.T) {
 	t.Parallel()
 	fresh := open(t, filepath.Join(t.TempDir(), "coax.db"), Options{})
 	if got := count(t, fresh, `PRAGMA page_size`); got != PageSize {

@@ -7,8 +7,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// freeSubscriberID finds an id that no subscriber has. It is to be asked in a
-// snapshot.
+// freeSubscriberID finds an unused id. from must be a snapshot.
 func (db *DB) freeSubscriberID(from sqlstore.Querier, preferred string) (string, error) {
 	if id, err := subscription.FirstFree(idRecords{from}, db.ids.Candidates(preferred)); err != nil || id != "" {
 		return id, err
@@ -24,7 +23,7 @@ func (r idRecords) IsTaken(id string) (taken bool, err error) {
 	return taken, err
 }
 
-// FreeIn counts before it looks for each, which is much faster where none is free.
+// FreeIn counts before it searches, which is much faster if none is free.
 func (r idRecords) FreeIn(s subscription.Stretch) (id string, unsettled bool, err error) {
 	first, last := s.Bounds()
 	var free sql.NullString

@@ -7,7 +7,7 @@ import (
 	"github.com/coaxhq/coax/internal/store/storetest"
 )
 
-func TestSubscriberIDsHaveAsFewDigitsAsThereAreIDsOf(t *testing.T) {
+func TestSubscriberIDs_FewestDigits(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "coax.db"))
 	defer db.Close()
 	storetest.AssignsEveryID(t, db, db.AssignIDsOf)

@@ -11,14 +11,14 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
-// tx is the writer's transaction as a fact sees it.
+// tx is the writer's transaction.
 type tx struct {
 	*connection
-	// What the writer knows by heart of what it has written.
+	// Caches of what the writer has written.
 	nonces nonces
-	places places
-	// acts are the staff actions that the current write has logged.
-	acts []admin.AuditEntry
+	rates  rateCounts
+	// entries are the staff actions that the current write has logged.
+	entries []admin.AuditEntry
 	// keys sign staff actions and digests; nil in a store that was given none.
 	keys atomic.Pointer[integrity.Keys]
 }
@@ -27,55 +27,54 @@ func (t *tx) Dialect() *sqlstore.Dialect { return dialect }
 
 func (t *tx) Keys() *integrity.Keys { return t.keys.Load() }
 
-func (t *tx) Logged(act admin.AuditEntry) { t.acts = append(t.acts, act) }
+func (t *tx) Logged(entry admin.AuditEntry) { t.entries = append(t.entries, entry) }
 
-// keep believes what is known by heart of the transaction, for it is committed.
-func (t *tx) keep() { t.nonces.keep() }
+// committed updates the caches after a commit.
+func (t *tx) committed() { t.nonces.committed() }
 
-// takeBack forgets what is known by heart of the transaction since so many nonces
-// had been burned in it, for that is undone.
-func (t *tx) takeBack(burned int) {
-	t.nonces.takeBack(burned)
-	t.places.forget()
+// undo removes from the caches what was written since the given number of nonces had
+// been burned in the transaction.
+func (t *tx) undo(burned int) {
+	t.nonces.undo(burned)
+	t.rates.forget()
 }
 
-// forget is for a transaction whose fate is not known.
+// forget empties the caches after a transaction whose outcome is unknown.
 func (t *tx) forget() {
 	t.nonces.forget()
-	t.places.forget()
+	t.rates.forget()
 }
 
-// maxReaders is how many reads can be under way at a time. More would only make
-// each of them slower.
+// maxReaders is how many reads can run at a time. More would only make each slower.
 const maxReaders = 8
 
-// readers are the connections that only read, and may take their time; what requests
-// look up in passing has a lane. One is opened where all that are open are in use: each
-// has a schema to read and statements to prepare, and keeps pages of its own.
+// readers are the connections for long reads; the small reads of requests share the
+// batcher's. A connection is opened when all others are in use: each has to read the
+// schema and prepare statements, and has a page cache of its own.
 type readers struct {
 	path string
-	// places has as many as connections may be in use besides.
-	places chan struct{}
+	// slots has one element for each further connection that may be in use.
+	slots chan struct{}
 
 	mu   sync.Mutex
-	idle []*connection // open and in nobody's use, the one that was used last at the end
+	idle []*connection // open and unused, the one that was used last at the end
 }
 
 func newReaders(path string) *readers {
-	r := &readers{path: path, places: make(chan struct{}, maxReaders)}
+	r := &readers{path: path, slots: make(chan struct{}, maxReaders)}
 	for range maxReaders {
-		r.places <- struct{}{}
+		r.slots <- struct{}{}
 	}
 	return r
 }
 
-// take waits for a connection. Whoever takes one puts it back.
+// take waits for a connection; the caller puts it back.
 func (r *readers) take(ctx context.Context) (*connection, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	select {
-	case _, open := <-r.places:
+	case _, open := <-r.slots:
 		if !open {
 			return nil, errClosed
 		}
@@ -87,13 +86,13 @@ func (r *readers) take(ctx context.Context) (*connection, error) {
 	}
 	c, err := connectToRead(r.path)
 	if err != nil {
-		r.places <- struct{}{}
+		r.slots <- struct{}{}
 	}
 	return c, err
 }
 
-// usedLast takes the idle connection whose pages and statements are the freshest; nil
-// if there is none.
+// usedLast takes the idle connection that was used last, which has the most in its
+// caches; nil if there is none.
 func (r *readers) usedLast() *connection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,15 +117,15 @@ func (r *readers) put(c *connection) {
 	r.mu.Lock()
 	r.idle = append(r.idle, c)
 	r.mu.Unlock()
-	r.places <- struct{}{}
+	r.slots <- struct{}{}
 }
 
-// close waits for those who read and closes every connection.
+// close waits for running reads and closes every connection.
 func (r *readers) close() error {
 	for range maxReaders {
-		<-r.places
+		<-r.slots
 	}
-	close(r.places)
+	close(r.slots)
 	var first error
 	for c := r.usedLast(); c != nil; c = r.usedLast() {
 		if err := c.close(); err != nil && first == nil {
@@ -136,8 +135,7 @@ func (r *readers) close() error {
 	return first
 }
 
-// reading is a querier on any of the readers' connections; a read may be given up
-// when its caller hangs up.
+// reading is a querier on any of the readers' connections; ctx ends its reads.
 type reading struct {
 	ctx     context.Context
 	readers *readers
@@ -176,7 +174,7 @@ func (r reading) Query(query string, args ...any) (sqlstore.Rows, error) {
 	return found, nil
 }
 
-// snapshot runs several reads as one moment.
+// snapshot runs several reads in one transaction.
 func (db *DB) snapshot(ctx context.Context, read func(sqlstore.Querier) error) error {
 	c, err := db.readers.take(ctx)
 	if err != nil {

@@ -17,104 +17,100 @@ import (
 )
 
 const (
-	// maxBatch bounds how long the first fact of a batch can wait for the
-	// last one.
+	// maxBatch limits how long the first item of a batch waits for the last one.
 	maxBatch = 256
-	// maxQueue bounds how many callers wait at the door; further ones wait
-	// outside, where hanging up costs nothing.
+	// maxQueue is the length of the queue; further callers block, and can still cancel.
 	maxQueue = 1024
 )
 
-// errClosed is what a fact gets that comes after Close.
+// errClosed is returned after Close.
 var errClosed = errors.New("the store is closed")
 
-// writer is the one hand that writes. Facts that arrive during a commit wait, and
-// share the next transaction. One that is refused or fails leaves no trace in its
-// neighbours. Nobody is answered before the commit has returned.
+// writer is the only goroutine that writes. Items that arrive during a commit wait, and
+// share the next transaction. An item that is refused or fails does not affect the
+// others. No caller gets a result before the commit has returned.
 //
-// It also answers questions about rows that are to be changed next. The writer is the
-// only one who need not forget its pages when something was committed, and has to have
-// these pages in memory anyway. Questions are answered between two transactions: what
-// they are told is durable.
+// It also runs lookups of rows that are to be changed next. The writer's connection is
+// the only one that keeps its page cache after a commit, and it needs these pages anyway.
+// Lookups run between two transactions, so they see only durable rows.
 type writer struct {
-	tx       *tx
-	log      *checkpoints // nil for a tool, which leaves the log to SQLite
-	turn     turnstile
-	observe  Observer
-	acted    func(context.Context, admin.AuditEntry)
-	before   func(pragma func(text string) (int64, error))
-	around   func(commit func() error) error
-	queue    chan *fact
-	stopping chan struct{} // closed by stop: no new facts
-	stopped  chan struct{} // closed when the loop has ended
-	stopOnce sync.Once
-	died     func(cause error)
-	dead     chan struct{} // closed when the disk failed for good
-	cause    error         // why; set before dead is closed
+	tx           *tx
+	log          *checkpoints // nil for a tool, which uses SQLite's automatic checkpoints
+	lock         writeLock
+	observe      Observer
+	onAuditEntry func(context.Context, admin.AuditEntry)
+	before       func(pragma func(text string) (int64, error))
+	around       func(commit func() error) error
+	queue        chan *item
+	stopping     chan struct{} // closed by stop: no new items
+	stopped      chan struct{} // closed when the loop has ended
+	stopOnce     sync.Once
+	died         func(cause error)
+	dead         chan struct{} // closed when the disk has failed
+	cause        error         // of the failure; set before dead is closed
 }
 
-// fact is one caller's wish. Exactly one of the caller and the writer takes it
-// out of the waiting state.
-type fact struct {
-	run   func(*tx) error
-	asks  *question          // instead, if it only reads
-	acts  []admin.AuditEntry // that it has written down
-	err   error
-	state atomic.Int32
-	done  chan struct{}
+// item is one caller's write or lookup. Either the caller or the writer takes it out of
+// the waiting state.
+type item struct {
+	run     func(*tx) error
+	lookup  *lookup            // instead of run, if it only reads
+	entries []admin.AuditEntry // audit entries that it has written
+	err     error
+	state   atomic.Int32
+	done    chan struct{}
 }
 
 const (
 	waiting int32 = iota
-	taken         // the writer has it: it runs, whether or not the caller still listens
-	dropped       // the caller hung up first: it never runs
+	taken         // the writer has it: it runs even if the caller cancels
+	dropped       // the caller cancelled first: it never runs
 )
 
-func newWriter(conn *connection, turn turnstile, options Options, died func(cause error)) *writer {
+func newWriter(conn *connection, lock writeLock, options Options, died func(cause error)) *writer {
 	return &writer{
-		tx:       &tx{connection: conn, nonces: nonces{buffer: cmp.Or(options.NonceBuffer, nonceBuffer)}},
-		turn:     turn,
-		observe:  options.Observe,
-		acted:    options.Acted,
-		before:   options.Before,
-		around:   options.Commit,
-		queue:    make(chan *fact, maxQueue),
-		stopping: make(chan struct{}),
-		stopped:  make(chan struct{}),
-		died:     died,
-		dead:     make(chan struct{}),
+		tx:           &tx{connection: conn, nonces: nonces{buffer: cmp.Or(options.NonceBuffer, nonceBuffer)}},
+		lock:         lock,
+		observe:      options.Observe,
+		onAuditEntry: options.OnAuditEntry,
+		before:       options.Before,
+		around:       options.Commit,
+		queue:        make(chan *item, maxQueue),
+		stopping:     make(chan struct{}),
+		stopped:      make(chan struct{}),
+		died:         died,
+		dead:         make(chan struct{}),
 	}
 }
 
-// do makes a fact true. It returns when the fact is durable, was refused, or
-// failed; the caller's hanging up counts only until a batch has taken the fact.
+// do runs a write in a transaction. It returns when the write is durable, was refused or
+// failed; ctx is ignored once a batch has taken it.
 func (w *writer) do(ctx context.Context, run func(*tx) error) error {
-	f := &fact{run: run, done: make(chan struct{})}
-	err := w.hand(ctx, f)
-	if err == nil && w.acted != nil {
-		for _, act := range f.acts {
-			w.acted(ctx, act)
+	it := &item{run: run, done: make(chan struct{})}
+	err := w.submit(ctx, it)
+	if err == nil && w.onAuditEntry != nil {
+		for _, entry := range it.entries {
+			w.onAuditEntry(ctx, entry)
 		}
 	}
 	return err
 }
 
-// ask has a question answered between two transactions, the earlier of which may have
-// begun before it was asked.
-func (w *writer) ask(ctx context.Context, read func(sqlstore.Querier) error) error {
-	q := &question{read: read, done: make(chan struct{})}
-	if err := w.hand(ctx, &fact{asks: q, done: q.done}); err != nil {
+// lookUp runs a read between two transactions, of which the first may have started
+// before the call.
+func (w *writer) lookUp(ctx context.Context, read func(sqlstore.Querier) error) error {
+	q := &lookup{read: read, done: make(chan struct{})}
+	if err := w.submit(ctx, &item{lookup: q, done: q.done}); err != nil {
 		return err
 	}
 	return q.err
 }
 
-// hand gives a fact to the loop and waits until it is over.
-func (w *writer) hand(ctx context.Context, f *fact) error {
+// submit queues an item and waits until it is done.
+func (w *writer) submit(ctx context.Context, it *item) error {
 	select {
 	case <-ctx.Done():
-		// Asked on its own: of two cases that are both ready, the select below
-		// takes either.
+		// Checked separately: a select takes any of the cases that are ready.
 		return ctx.Err()
 	case <-w.stopping:
 		return errClosed
@@ -123,41 +119,41 @@ func (w *writer) hand(ctx context.Context, f *fact) error {
 	default:
 	}
 	select {
-	case w.queue <- f:
+	case w.queue <- it:
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-w.stopping:
 		return errClosed
 	}
 	select {
-	case <-f.done:
+	case <-it.done:
 	case <-ctx.Done():
-		if f.state.CompareAndSwap(waiting, dropped) {
+		if it.state.CompareAndSwap(waiting, dropped) {
 			return ctx.Err()
 		}
-		<-f.done
+		<-it.done
 	case <-w.stopped:
-		// The loop drains the queue before it ends; a fact that slipped in
-		// behind that was never run.
-		if f.state.CompareAndSwap(waiting, dropped) {
+		// The loop drains the queue before it ends; an item that was queued after that
+		// never ran.
+		if it.state.CompareAndSwap(waiting, dropped) {
 			return errClosed
 		}
-		<-f.done
+		<-it.done
 	}
-	return f.err
+	return it.err
 }
 
 func (w *writer) loop() {
 	defer close(w.stopped)
-	batch := make([]*fact, 0, maxBatch)
+	batch := make([]*item, 0, maxBatch)
 	for {
 		select {
-		case f := <-w.queue:
-			batch = append(batch[:0], f)
+		case it := <-w.queue:
+			batch = append(batch[:0], it)
 		case <-w.stopping:
 			select {
-			case f := <-w.queue:
-				batch = append(batch[:0], f)
+			case it := <-w.queue:
+				batch = append(batch[:0], it)
 			default:
 				return
 			}
@@ -166,13 +162,13 @@ func (w *writer) loop() {
 	}
 }
 
-// keepHouse does what has to be done now and then, when everybody is answered.
-func (w *writer) keepHouse() {
+// followLog runs the writer's part of checkpoints, after the callers have their results.
+func (w *writer) followLog() {
 	if w.log == nil || w.broken() != nil {
 		return
 	}
 	if err := w.log.follow(w.tx.connection); err != nil {
-		_ = w.judge(fmt.Errorf("write the log back: %w", err)) // what passes is tried again
+		_ = w.checkDisk(fmt.Errorf("checkpoint: %w", err)) // other errors are retried
 	}
 }
 
@@ -180,15 +176,15 @@ func (w *writer) keepHouse() {
 // before the first batch.
 func (w *writer) indexBacklog() error {
 	commit := func(run func(tx *tx) error) error {
-		f := &fact{run: run}
-		if err := errors.Join(w.commit([]*fact{f}), f.err); err != nil {
+		it := &item{run: run}
+		if err := errors.Join(w.commit([]*item{it}), it.err); err != nil {
 			return fmt.Errorf("index nonces: %w", err)
 		}
 		return nil
 	}
-	anew, err := countedAnew(w.tx)
+	anew, err := positionsRestarted(w.tx)
 	if err == nil && anew {
-		err = commit(startOver)
+		err = commit(resetIndex)
 	}
 	for err == nil {
 		after, found, failed := w.tx.nonces.backlog(w.tx)
@@ -202,47 +198,47 @@ func (w *writer) indexBacklog() error {
 	return err
 }
 
-// gather adds whoever has queued up, and drops who has hung up.
-func (w *writer) gather(batch []*fact) []*fact {
+// gather adds the queued items, and drops those whose callers have cancelled.
+func (w *writer) gather(batch []*item) []*item {
 	for more := true; more && len(batch) < maxBatch; {
 		select {
-		case f := <-w.queue:
-			batch = append(batch, f)
+		case it := <-w.queue:
+			batch = append(batch, it)
 		default:
 			more = false
 		}
 	}
 	kept := batch[:0]
-	for _, f := range batch {
-		if f.state.CompareAndSwap(waiting, taken) {
-			kept = append(kept, f)
+	for _, it := range batch {
+		if it.state.CompareAndSwap(waiting, taken) {
+			kept = append(kept, it)
 		}
 	}
 	return kept
 }
 
-// answer answers those who only ask, and returns the others.
-func (w *writer) answer(batch []*fact) (rest []*fact) {
+// answer runs the lookups of a batch, and returns its writes.
+func (w *writer) answer(batch []*item) (rest []*item) {
 	rest = batch[:0]
-	var asked []*question
-	for _, f := range batch {
-		if f.asks == nil {
-			rest = append(rest, f)
-		} else if f.err = w.broken(); f.err != nil {
-			close(f.done)
+	var lookups []*lookup
+	for _, it := range batch {
+		if it.lookup == nil {
+			rest = append(rest, it)
+		} else if it.err = w.broken(); it.err != nil {
+			close(it.done)
 		} else {
-			asked = append(asked, f.asks)
+			lookups = append(lookups, it.lookup)
 		}
 	}
-	for len(asked) > 0 {
-		asked = answer(w.tx.connection, asked)
+	for len(lookups) > 0 {
+		lookups = answer(w.tx.connection, lookups)
 	}
 	return rest
 }
 
-// write carries a batch through one transaction and answers every caller. The
-// observer hears that it is over when the writer is ready for the next one.
-func (w *writer) write(batch []*fact) {
+// write commits a batch in one transaction and returns its results. The observer's done
+// is called when the writer is ready for the next batch.
+func (w *writer) write(batch []*item) {
 	if len(batch) == 0 {
 		return
 	}
@@ -256,29 +252,28 @@ func (w *writer) write(batch []*fact) {
 		})
 	}
 	if err := w.commit(batch); err != nil {
-		for _, f := range batch {
-			// A fact that was refused on its own changed nothing either way.
-			if f.err == nil {
-				f.err = err
+		for _, it := range batch {
+			// An item that was refused on its own changed nothing either way.
+			if it.err == nil {
+				it.err = err
 			}
 		}
 	}
-	for _, f := range batch {
-		close(f.done)
+	for _, it := range batch {
+		close(it.done)
 	}
-	w.keepHouse()
+	w.followLog()
 }
 
-// commit runs the facts in one transaction. The error it returns is the whole
-// batch's; what befell a single fact is in the fact.
+// commit runs the items in one transaction. The error it returns is the whole batch's; a
+// single item's error is in the item.
 //
-// No statement can be interrupted: that would roll back the whole transaction, the
-// neighbours' rows with it.
-func (w *writer) commit(batch []*fact) error {
+// Statements are never interrupted: that would roll back the whole transaction.
+func (w *writer) commit(batch []*item) error {
 	if err := w.broken(); err != nil {
 		return err
 	}
-	leave, err := w.turn.enter()
+	leave, err := w.lock.acquire()
 	if err != nil {
 		return err
 	}
@@ -308,113 +303,110 @@ func (w *writer) commit(batch []*fact) error {
 	if err := commit(); err != nil {
 		return w.abandon(fmt.Errorf("commit: %w", err))
 	}
-	w.tx.keep()
+	w.tx.committed()
 	return nil
 }
 
 func (w *writer) begin() error {
 	if _, err := w.tx.Exec("BEGIN IMMEDIATE"); err != nil {
-		// A transaction that could not be rolled back is still open, and would
-		// be in the way of every other for ever.
+		// An earlier transaction that could not be rolled back may still be open.
 		_, _ = w.tx.Exec("ROLLBACK")
 		if _, err = w.tx.Exec("BEGIN IMMEDIATE"); err != nil {
-			return w.judge(fmt.Errorf("begin: %w", err))
+			return w.checkDisk(fmt.Errorf("begin: %w", err))
 		}
 	}
 	return nil
 }
 
-// run carries the facts out. Nothing stands between them at first, because hardly
-// any fails once it has written something, and to stand between them SQLite has to
-// copy every page that they touch. Where one does, all of it is undone, and, if it
-// had neighbours, they are carried out again, each under its own savepoint. The
-// error is the batch's end.
-func (w *writer) run(batch []*fact) (undone bool, err error) {
-	for _, f := range batch {
+// run runs the items without savepoints at first: hardly any fails after it has written
+// something, and with a savepoint SQLite copies every page that an item touches. If one
+// does, the transaction is rolled back and the items run again, each in its own
+// savepoint. An error ends the batch.
+func (w *writer) run(batch []*item) (undone bool, err error) {
+	for _, it := range batch {
 		w.tx.wrote = false
-		f.err = w.runSafely(f)
-		if fatal(f.err) {
-			return false, takenOver(f)
+		it.err = w.runSafely(it)
+		if fatal(it.err) {
+			return false, batchFailure(it)
 		}
-		if f.err == nil || !w.tx.wrote {
+		if it.err == nil || !w.tx.wrote {
 			continue
 		}
 		if _, err := w.tx.Exec("ROLLBACK"); err != nil {
 			return false, err
 		}
-		w.tx.takeBack(0)
+		w.tx.undo(0)
 		if len(batch) == 1 {
 			return true, nil
 		}
-		return false, w.runApart(batch)
+		return false, w.runSeparately(batch)
 	}
 	return false, nil
 }
 
-func (w *writer) runApart(batch []*fact) error {
+func (w *writer) runSeparately(batch []*item) error {
 	if _, err := w.tx.Exec("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	for _, f := range batch {
-		if f.err = w.runAlone(f); fatal(f.err) {
-			return takenOver(f)
+	for _, it := range batch {
+		if it.err = w.runInSavepoint(it); fatal(it.err) {
+			return batchFailure(it)
 		}
 	}
 	return nil
 }
 
-// takenOver is the failure of a fact whose fate has become the batch's.
-func takenOver(f *fact) error {
-	cause := f.err
-	f.err = nil
+// batchFailure moves an item's error to the batch.
+func batchFailure(it *item) error {
+	cause := it.err
+	it.err = nil
 	return cause
 }
 
-// runAlone runs one fact so that whatever it does wrong is undone without its
-// neighbours noticing.
-func (w *writer) runAlone(f *fact) error {
-	if _, err := w.tx.Exec("SAVEPOINT fact"); err != nil {
+// runInSavepoint runs one item so that its failure does not affect the others.
+func (w *writer) runInSavepoint(it *item) error {
+	if _, err := w.tx.Exec("SAVEPOINT item"); err != nil {
 		return &lostTransaction{err}
 	}
 	burned := len(w.tx.nonces.added)
-	err := w.runSafely(f)
+	err := w.runSafely(it)
 	if fatal(err) {
 		return err
 	}
 	if err != nil {
-		if _, undo := w.tx.Exec("ROLLBACK TO fact"); undo != nil {
+		if _, undo := w.tx.Exec("ROLLBACK TO item"); undo != nil {
 			return &lostTransaction{undo}
 		}
-		w.tx.takeBack(burned)
+		w.tx.undo(burned)
 	}
-	if _, release := w.tx.Exec("RELEASE fact"); release != nil {
+	if _, release := w.tx.Exec("RELEASE item"); release != nil {
 		return &lostTransaction{release}
 	}
 	return err
 }
 
-func (w *writer) runSafely(f *fact) (err error) {
+func (w *writer) runSafely(it *item) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("a store fact panicked: %v\n%s", r, debug.Stack())
+			err = fmt.Errorf("a store write panicked: %v\n%s", r, debug.Stack())
 		}
 	}()
-	w.tx.acts = nil
-	err = f.run(w.tx)
-	f.acts = w.tx.acts
+	w.tx.entries = nil
+	err = it.run(w.tx)
+	it.entries = w.tx.entries
 	return err
 }
 
-// abandon gives up a transaction whose fate is not known.
+// abandon rolls back a transaction whose outcome is unknown.
 func (w *writer) abandon(cause error) error {
-	// Where SQLite has rolled back already this is an error, and a fine one.
+	// An error means that SQLite has already rolled back.
 	_, _ = w.tx.Exec("ROLLBACK")
 	w.tx.forget()
-	return w.judge(fmt.Errorf("%w: %w", operation.ErrAmbiguous, cause))
+	return w.checkDisk(fmt.Errorf("%w: %w", operation.ErrAmbiguous, cause))
 }
 
-// judge remembers a failure that no retry can mend.
-func (w *writer) judge(err error) error {
+// checkDisk marks the store as broken if err is a failure that no retry can mend.
+func (w *writer) checkDisk(err error) error {
 	switch primaryCode(err) {
 	case engine.ResultIOErr, engine.ResultCorrupt, engine.ResultNotADB:
 		w.cause = fmt.Errorf("the store's disk has failed: %w", err)
@@ -424,7 +416,7 @@ func (w *writer) judge(err error) error {
 	return err
 }
 
-// broken returns why the store can no longer write, nil while it can.
+// broken returns why the store cannot write any more; nil while it can.
 func (w *writer) broken() error {
 	select {
 	case <-w.dead:
@@ -434,13 +426,13 @@ func (w *writer) broken() error {
 	}
 }
 
-// stop waits for the facts that were accepted.
+// stop waits for accepted items.
 func (w *writer) stop() {
 	w.stopOnce.Do(func() { close(w.stopping) })
 	<-w.stopped
 }
 
-// close lets go of the file, once the writer has stopped.
+// close closes the connections, once the writer has stopped.
 func (w *writer) close() error {
 	if w.log == nil {
 		return w.tx.close()
@@ -448,15 +440,14 @@ func (w *writer) close() error {
 	return errors.Join(w.log.stop(), w.tx.close())
 }
 
-// lostTransaction is a savepoint that could not be left: SQLite has ended the
-// transaction under us.
+// lostTransaction is a savepoint that failed: SQLite has ended the transaction.
 type lostTransaction struct{ cause error }
 
 func (e *lostTransaction) Error() string { return "the transaction was lost: " + e.cause.Error() }
 func (e *lostTransaction) Unwrap() error { return e.cause }
 
-// fatal reports whether err ends the whole batch: a full or failing disk makes
-// SQLite roll back everything, not just the statement.
+// fatal reports whether err ends the whole batch: on a full or failing disk SQLite rolls
+// back the transaction, not just the statement.
 func fatal(err error) bool {
 	if err == nil {
 		return false
@@ -473,11 +464,10 @@ func fatal(err error) bool {
 	return false
 }
 
-// primaryCode is SQLite's result code without its finer distinctions; that of a
-// plain error if err did not come from SQLite.
+// primaryCode returns SQLite's primary result code; ResultError for other errors.
 func primaryCode(err error) engine.ResultCode { return engine.ErrCode(err).ToPrimary() }
 
-// violates reports whether err is a broken uniqueness rule.
+// violates reports whether err is a violated unique constraint.
 func violates(err error) bool {
 	code := engine.ErrCode(err)
 	return code == engine.ResultConstraintUnique || code == engine.ResultConstraintPrimaryKey

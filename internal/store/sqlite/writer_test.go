@@ -104,7 +104,7 @@ func (o *observed) Batch(facts int) func() {
 	return func() {}
 }
 
-func TestFactsThatQueueUpShareOneCommit(t *testing.T) {
+func TestWriter_QueuedWritesShareCommit(t *testing.T) {
 	watch := &observed{}
 	db := open(t, newFile(t), Options{Observe: watch})
 	scratch(t, db)
@@ -128,7 +128,7 @@ func TestFactsThatQueueUpShareOneCommit(t *testing.T) {
 // One batch holds a fact that is refused, one whose caller hung up, one that
 // panics, one that breaks a constraint after having written, and good ones
 // before, between and behind them.
-func TestNeighboursInABatchDoNotHarmEachOther(t *testing.T) {
+func TestWriter_FailureIsIsolated(t *testing.T) {
 	watch := &observed{}
 	db := open(t, newFile(t), Options{Observe: watch})
 	scratch(t, db)
@@ -199,7 +199,7 @@ func TestNeighboursInABatchDoNotHarmEachOther(t *testing.T) {
 
 func isNil(err error) bool { return err == nil }
 
-func TestACallerWhoHangsUpAfterTheBatchBeganGetsTheOutcome(t *testing.T) {
+func TestWriter_CancelAfterStartReturnsOutcome(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	ctx, hangUp := context.WithCancel(t.Context())
@@ -212,7 +212,7 @@ func TestACallerWhoHangsUpAfterTheBatchBeganGetsTheOutcome(t *testing.T) {
 	}
 }
 
-func TestAFullDiskFailsTheBatchAsAmbiguousAndLosesNothingElse(t *testing.T) {
+func TestWriter_FullDiskIsAmbiguous(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	if err := db.writer.do(t.Context(), note("before")); err != nil {
@@ -258,7 +258,7 @@ func TestAFullDiskFailsTheBatchAsAmbiguousAndLosesNothingElse(t *testing.T) {
 	}
 }
 
-func TestATransactionLeftOpenIsNotInTheWayForEver(t *testing.T) {
+func TestWriter_RecoversFromOpenTransaction(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	if _, err := db.writer.tx.Exec("BEGIN IMMEDIATE"); err != nil {
@@ -269,7 +269,7 @@ func TestATransactionLeftOpenIsNotInTheWayForEver(t *testing.T) {
 	}
 }
 
-func TestFactsAfterCloseAreTurnedAway(t *testing.T) {
+func TestWriter_RefusesAfterClose(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	if err := db.Close(); err != nil {
@@ -282,7 +282,7 @@ func TestFactsAfterCloseAreTurnedAway(t *testing.T) {
 
 // What the writer counts is not what the disk sees. This runs 64 callers in a
 // process of its own under strace and counts the calls that wait for the disk.
-func TestSixtyFourCallersTakeAtMostAThirdAsManySyncsAsFacts(t *testing.T) {
+func TestWriter_SharesSyncs(t *testing.T) {
 	const callers, each = 64, 30
 	if path := os.Getenv("COAX_TEST_SYNCS"); path != "" {
 		writeTogether(t, path, callers, each)

@@ -12,14 +12,14 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
-// DoubtFile is beside a store whose disk has failed, until somebody has looked at the
-// store and trusts it again. It holds what the disk failed with.
-func (db *DB) DoubtFile() string { return db.path + ".doubt" }
+// DiskFailureFile is the path of the file that marks a store whose disk has failed, until
+// the store was inspected. It has the error.
+func (db *DB) DiskFailureFile() string { return db.path + ".doubt" }
 
-// leaveDoubt tells whoever opens the store next. A disk that has failed may fail here
-// too; the node's last line in its log has the cause all the same.
-func (db *DB) leaveDoubt(cause error) {
-	file, err := fileowner.OpenFile(db.DoubtFile(), 0o600)
+// recordDiskFailure writes the file for the next process. That may fail too on such a
+// disk; the node logs the cause in any case.
+func (db *DB) recordDiskFailure(cause error) {
+	file, err := fileowner.OpenFile(db.DiskFailureFile(), 0o600)
 	if err != nil {
 		return
 	}
@@ -29,31 +29,31 @@ func (db *DB) leaveDoubt(cause error) {
 	_ = file.Close()
 }
 
-// Doubt is what the disk failed with under the process before; "" if it did not.
-func (db *DB) Doubt() (string, error) {
-	cause, err := os.ReadFile(db.DoubtFile())
+// DiskFailure returns the disk error of an earlier process; "" if there was none.
+func (db *DB) DiskFailure() (string, error) {
+	cause, err := os.ReadFile(db.DiskFailureFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read whether the disk has failed: %w", fileowner.Explain(db.DoubtFile(), err))
+		return "", fmt.Errorf("read the disk failure file: %w", fileowner.Explain(db.DiskFailureFile(), err))
 	}
 	return "its disk has failed: " + strings.TrimSpace(string(cause)), nil
 }
 
-// Trust removes the doubt.
-func (db *DB) Trust() error {
-	if err := os.Remove(db.DoubtFile()); err != nil {
-		return fmt.Errorf("trust the store again: %w", err)
+// ClearDiskFailure removes the file.
+func (db *DB) ClearDiskFailure() error {
+	if err := os.Remove(db.DiskFailureFile()); err != nil {
+		return fmt.Errorf("remove the disk failure file: %w", err)
 	}
 	return nil
 }
 
-// damagesTold is how many damages of a table an error names.
-const damagesTold = 3
+// maxDamages is how many damages of a table an error lists.
+const maxDamages = 3
 
-// Inspect reads every page of the file and says what is wrong with it. That takes
-// minutes for a large one; progress hears which table it is at.
+// Inspect reads every page of the file and returns what is damaged as an error. That
+// takes minutes for a large file; progress is called with each table's name.
 func (db *DB) Inspect(ctx context.Context, progress func(table string)) error {
 	tables, err := db.texts(ctx, `SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 ORDER BY rowid`)
 	if err != nil {
@@ -72,8 +72,8 @@ func (db *DB) Inspect(ctx context.Context, progress func(table string)) error {
 		if len(found) == 1 && found[0] == "ok" {
 			continue
 		}
-		told := strings.Join(found[:min(len(found), damagesTold)], ", ")
-		damages = append(damages, table+": "+strings.Join(strings.Fields(told), " "))
+		listed := strings.Join(found[:min(len(found), maxDamages)], ", ")
+		damages = append(damages, table+": "+strings.Join(strings.Fields(listed), " "))
 	}
 	if damages == nil {
 		return nil

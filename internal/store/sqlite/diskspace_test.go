@@ -8,15 +8,15 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-func TestNothingIsBegunOnADiskThatIsAsGoodAsFull(t *testing.T) {
+func TestReserve_RefusedOnFullDisk(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	free, err := db.free()
-	if err != nil || free < minRoom {
+	if err != nil || free < minFreeSpace {
 		t.Fatalf("this machine's disk has %d bytes free, %v; the test needs some", free, err)
 	}
 
-	db.free = func() (int64, error) { return minRoom - 1, nil }
+	db.free = func() (int64, error) { return minFreeSpace - 1, nil }
 	if _, err := db.Reserve(t.Context(), operation.Draft{}); err == nil || !strings.Contains(err.Error(), "the disk is full") {
 		t.Errorf("a reservation: %v; want it refused, for want of room", err)
 	}
@@ -28,7 +28,7 @@ func TestNothingIsBegunOnADiskThatIsAsGoodAsFull(t *testing.T) {
 		t.Errorf("another fact: %v", err)
 	}
 
-	db.free = func() (int64, error) { return minRoom, nil }
+	db.free = func() (int64, error) { return minFreeSpace, nil }
 	if _, err := db.Reserve(t.Context(), operation.Draft{}); !errors.Is(err, operation.ErrMoved) {
 		t.Errorf("a reservation of no plan, with room: %v; want it judged", err)
 	}

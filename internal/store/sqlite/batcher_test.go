@@ -29,7 +29,7 @@ func holdLane(t testing.TB, db *DB) (release func()) {
 	busy, free := make(chan struct{}), make(chan struct{})
 	go func() {
 		var seen string
-		_ = db.ask(context.WithoutCancel(t.Context()), func(from sqlstore.Querier) error {
+		_ = db.lookUp(context.WithoutCancel(t.Context()), func(from sqlstore.Querier) error {
 			err := noted(&seen)(from) // its moment has begun
 			close(busy)
 			<-free
@@ -40,10 +40,10 @@ func holdLane(t testing.TB, db *DB) (release func()) {
 	return sync.OnceFunc(func() { close(free) })
 }
 
-func (l *lane) asked() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.waiting)
+func (b *batcher) queued() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting)
 }
 
 func write(t testing.TB, db *DB, name string) {
@@ -53,7 +53,7 @@ func write(t testing.TB, db *DB, name string) {
 	}
 }
 
-func TestAQuestionIsAnsweredAtAMomentAfterItWasAsked(t *testing.T) {
+func TestLookup_SeesStateAfterCall(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	release := holdLane(t, db)
@@ -62,11 +62,11 @@ func TestAQuestionIsAnsweredAtAMomentAfterItWasAsked(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range seen {
 		group.Go(func() {
-			if err := db.ask(t.Context(), noted(&seen[i])); err != nil {
+			if err := db.lookUp(t.Context(), noted(&seen[i])); err != nil {
 				t.Error(err)
 			}
 		})
-		until(t, "it is asked", func() bool { return db.lane.asked() == i+1 })
+		until(t, "it is asked", func() bool { return db.lookups.queued() == i+1 })
 		write(t, db, fmt.Sprint("behind ", i))
 	}
 	release()
@@ -78,7 +78,7 @@ func TestAQuestionIsAnsweredAtAMomentAfterItWasAsked(t *testing.T) {
 	}
 }
 
-func TestWhoeverHasWrittenSeesItInTheNextQuestion(t *testing.T) {
+func TestLookup_SeesOwnWrite(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	var group sync.WaitGroup
@@ -91,7 +91,7 @@ func TestWhoeverHasWrittenSeesItInTheNextQuestion(t *testing.T) {
 					return
 				}
 				var there bool
-				err := db.askRow(t.Context()).QueryRow(`SELECT EXISTS (SELECT 1 FROM scratch WHERE name = ?1)`, name).Scan(&there)
+				err := db.lookUpRow(t.Context()).QueryRow(`SELECT EXISTS (SELECT 1 FROM scratch WHERE name = ?1)`, name).Scan(&there)
 				if err != nil || !there {
 					t.Errorf("%s was written and is there: %v, %v", name, there, err)
 					return
@@ -104,14 +104,14 @@ func TestWhoeverHasWrittenSeesItInTheNextQuestion(t *testing.T) {
 
 // The first question of a batch has something committed between its own reading and
 // its neighbour's.
-func TestQuestionsThatQueueUpAreAnsweredAtOneMoment(t *testing.T) {
+func TestLookup_QueuedShareOneSnapshot(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	release := holdLane(t, db)
 	var first, second string
 	var group sync.WaitGroup
 	group.Go(func() {
-		err := db.ask(t.Context(), func(from sqlstore.Querier) error {
+		err := db.lookUp(t.Context(), func(from sqlstore.Querier) error {
 			if err := noted(&first)(from); err != nil {
 				return err
 			}
@@ -121,13 +121,13 @@ func TestQuestionsThatQueueUpAreAnsweredAtOneMoment(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	until(t, "the first has queued up", func() bool { return db.lane.asked() == 1 })
+	until(t, "the first has queued up", func() bool { return db.lookups.queued() == 1 })
 	group.Go(func() {
-		if err := db.ask(t.Context(), noted(&second)); err != nil {
+		if err := db.lookUp(t.Context(), noted(&second)); err != nil {
 			t.Error(err)
 		}
 	})
-	until(t, "the second has queued up", func() bool { return db.lane.asked() == 2 })
+	until(t, "the second has queued up", func() bool { return db.lookups.queued() == 2 })
 	release()
 	group.Wait()
 	if first != "" || second != "" {
@@ -141,7 +141,7 @@ func TestQuestionsThatQueueUpAreAnsweredAtOneMoment(t *testing.T) {
 // One batch holds a question that is refused, one that cannot be read, one whose
 // caller hung up, one that panics in the middle of its rows, one under which SQLite
 // has ended the transaction, and good ones before, between and behind them.
-func TestNeighboursInTheLaneDoNotHarmEachOther(t *testing.T) {
+func TestLookup_FailureIsIsolated(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	write(t, db, "a")
@@ -196,7 +196,7 @@ func TestNeighboursInTheLaneDoNotHarmEachOther(t *testing.T) {
 	var group sync.WaitGroup
 	for i, q := range questions {
 		group.Go(func() {
-			if err := db.ask(q.ctx, q.read); !q.want(err) {
+			if err := db.lookUp(q.ctx, q.read); !q.want(err) {
 				t.Errorf("%s: %v", q.name, err)
 			}
 			if q.ctx == gone {
@@ -204,18 +204,18 @@ func TestNeighboursInTheLaneDoNotHarmEachOther(t *testing.T) {
 			}
 		})
 		// One by one, so that the order in the batch is the one above.
-		until(t, q.name+" has queued up", func() bool { return db.lane.asked() == i+1 })
+		until(t, q.name+" has queued up", func() bool { return db.lookups.queued() == i+1 })
 	}
 	hangUp()
 	<-left
 	release()
 	group.Wait()
-	if err := db.ask(t.Context(), good); err != nil {
+	if err := db.lookUp(t.Context(), good); err != nil {
 		t.Errorf("the store does not go on: %v", err)
 	}
 }
 
-func TestACallerWhoHangsUpAfterAnsweringBeganGetsTheAnswer(t *testing.T) {
+func TestLookup_CancelAfterStartReturnsResult(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	write(t, db, "kept")
@@ -226,17 +226,17 @@ func TestACallerWhoHangsUpAfterAnsweringBeganGetsTheAnswer(t *testing.T) {
 	began, goOn := make(chan struct{}), make(chan struct{})
 	// The neighbour answers, and is in the middle of it when the caller leaves.
 	go func() {
-		answered <- db.ask(t.Context(), func(sqlstore.Querier) error { return nil })
+		answered <- db.lookUp(t.Context(), func(sqlstore.Querier) error { return nil })
 	}()
-	until(t, "the neighbour has queued up", func() bool { return db.lane.asked() == 1 })
+	until(t, "the neighbour has queued up", func() bool { return db.lookups.queued() == 1 })
 	go func() {
-		answered <- db.ask(ctx, func(from sqlstore.Querier) error {
+		answered <- db.lookUp(ctx, func(from sqlstore.Querier) error {
 			close(began)
 			<-goOn
 			return noted(&seen)(from)
 		})
 	}()
-	until(t, "the caller has queued up", func() bool { return db.lane.asked() == 2 })
+	until(t, "the caller has queued up", func() bool { return db.lookups.queued() == 2 })
 	release()
 	<-began
 	hangUp()
@@ -249,27 +249,27 @@ func TestACallerWhoHangsUpAfterAnsweringBeganGetsTheAnswer(t *testing.T) {
 	if seen != "kept" {
 		t.Errorf("seen: %q; want what was there", seen)
 	}
-	if err := db.ask(ctx, noted(&seen)); !errors.Is(err, context.Canceled) {
+	if err := db.lookUp(ctx, noted(&seen)); !errors.Is(err, context.Canceled) {
 		t.Errorf("the next question of one who has hung up: %v", err)
 	}
 }
 
 // More than can be answered at one moment are answered at several.
-func TestEveryQuestionOfACrowdIsAnswered(t *testing.T) {
+func TestLookup_ManyCallers(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	release := holdLane(t, db)
-	const many = 5*maxQuestions + 1
+	const many = 5*maxLookups + 1
 	var group sync.WaitGroup
 	answers := make([]int, many)
 	for i := range many {
 		group.Go(func() {
-			if err := db.askRow(t.Context()).QueryRow(`SELECT ?1 + 1`, i).Scan(&answers[i]); err != nil {
+			if err := db.lookUpRow(t.Context()).QueryRow(`SELECT ?1 + 1`, i).Scan(&answers[i]); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	until(t, "all have queued up", func() bool { return db.lane.asked() == many })
+	until(t, "all have queued up", func() bool { return db.lookups.queued() == many })
 	release()
 	group.Wait()
 	for i, got := range answers {
@@ -279,13 +279,13 @@ func TestEveryQuestionOfACrowdIsAnswered(t *testing.T) {
 	}
 }
 
-func TestAMomentLeftOpenIsNotInTheWayOfQuestionsForEver(t *testing.T) {
+func TestLookup_RecoversFromOpenTransaction(t *testing.T) {
 	t.Run("of several rows", func(t *testing.T) {
-		leaveOpen(t, func(db *DB, seen *string) error { return db.ask(t.Context(), noted(seen)) })
+		leaveOpen(t, func(db *DB, seen *string) error { return db.lookUp(t.Context(), noted(seen)) })
 	})
 	t.Run("of one row", func(t *testing.T) {
 		leaveOpen(t, func(db *DB, seen *string) error {
-			return db.askRow(t.Context()).QueryRow(`SELECT max(name) FROM scratch`).Scan(seen)
+			return db.lookUpRow(t.Context()).QueryRow(`SELECT max(name) FROM scratch`).Scan(seen)
 		})
 	})
 }
@@ -294,24 +294,24 @@ func leaveOpen(t *testing.T, ask func(db *DB, seen *string) error) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	var seen string
-	if err := db.ask(t.Context(), noted(&seen)); err != nil {
+	if err := db.lookUp(t.Context(), noted(&seen)); err != nil {
 		t.Fatal(err)
 	}
-	c := <-db.lane.free
+	c := <-db.lookups.free
 	if _, err := c.Exec("BEGIN"); err != nil {
 		t.Fatal(err)
 	}
 	if err := noted(&seen)(c); err != nil {
 		t.Fatal(err)
 	}
-	db.lane.free <- c
+	db.lookups.free <- c
 	write(t, db, "after")
 	if err := ask(db, &seen); err != nil || seen != "after" {
 		t.Errorf("%v, seen %q; want what was written since", err, seen)
 	}
 }
 
-func TestQuestionsBeforeCloseAreAnsweredAndThoseAfterItTurnedAway(t *testing.T) {
+func TestLookup_Close(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	write(t, db, "kept")
@@ -320,12 +320,12 @@ func TestQuestionsBeforeCloseAreAnsweredAndThoseAfterItTurnedAway(t *testing.T) 
 	var group sync.WaitGroup
 	for i := range seen {
 		group.Go(func() {
-			if err := db.ask(t.Context(), noted(&seen[i])); err != nil {
+			if err := db.lookUp(t.Context(), noted(&seen[i])); err != nil {
 				t.Errorf("question %d: %v", i, err)
 			}
 		})
 	}
-	until(t, "all have queued up", func() bool { return db.lane.asked() == len(seen) })
+	until(t, "all have queued up", func() bool { return db.lookups.queued() == len(seen) })
 	closed := make(chan error, 1)
 	go func() { closed <- db.Close() }()
 	until(t, "no fact is taken any more", func() bool {
@@ -346,7 +346,7 @@ func TestQuestionsBeforeCloseAreAnsweredAndThoseAfterItTurnedAway(t *testing.T) 
 			t.Errorf("question %d saw %q", i, got)
 		}
 	}
-	if err := db.ask(t.Context(), noted(&seen[0])); !errors.Is(err, errClosed) {
+	if err := db.lookUp(t.Context(), noted(&seen[0])); !errors.Is(err, errClosed) {
 		t.Errorf("after Close: %v; want it turned away", err)
 	}
 	if _, err := db.Wallet(t.Context(), 1); !errors.Is(err, errClosed) {

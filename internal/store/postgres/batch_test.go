@@ -16,7 +16,7 @@ import (
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
-func TestAReservationThatIsRefusedDoesNotHarmItsNeighbours(t *testing.T) {
+func TestReserve_RefusalKeepsBatch(t *testing.T) {
 	t.Parallel()
 	s := newStall(t, migrated(t))
 	customers := customersOf(t, s.db, s.watch, 3, 12)
@@ -55,7 +55,7 @@ func TestAReservationThatIsRefusedDoesNotHarmItsNeighbours(t *testing.T) {
 	booksAreWhole(t, s.watch)
 }
 
-func TestOfTwoDebitsInABatchWithMoneyForOneOneIsMade(t *testing.T) {
+func TestReserve_BatchNeverOverdraws(t *testing.T) {
 	t.Parallel()
 	s := newStall(t, migrated(t))
 	customers := customersOf(t, s.db, s.watch, 2, 6) // of two operators in turn
@@ -89,7 +89,7 @@ func TestOfTwoDebitsInABatchWithMoneyForOneOneIsMade(t *testing.T) {
 
 // Facts of one wallet in one batch follow each other as they would one by one, and
 // each is told what it left.
-func TestFactsOfOneWalletInABatchFollowEachOther(t *testing.T) {
+func TestReserve_BatchOfOneWallet(t *testing.T) {
 	t.Parallel()
 	s := newStall(t, migrated(t))
 	customers := customersOf(t, s.db, s.watch, 2, 20)
@@ -137,7 +137,7 @@ func TestFactsOfOneWalletInABatchFollowEachOther(t *testing.T) {
 
 // The answer to the COMMIT of a batch is lost, though the server has carried it out.
 // Nobody in it can know, and everybody finds out.
-func TestWhenTheCommitOfABatchIsNotAnsweredEverybodyInItIsInDoubt(t *testing.T) {
+func TestReserve_LostCommitReplyIsAmbiguous(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	server.Exec(t, "postgres", `CREATE DATABASE coax`)
@@ -209,7 +209,7 @@ func TestWhenTheCommitOfABatchIsNotAnsweredEverybodyInItIsInDoubt(t *testing.T) 
 }
 
 // Who hangs up at the door has asked for nothing; whom a batch has taken is served.
-func TestADraftWhoseCallerHangsUpAtTheDoorIsNeverReserved(t *testing.T) {
+func TestReserve_CancelledInQueueNeverRuns(t *testing.T) {
 	t.Parallel()
 	s := newStall(t, migrated(t))
 	customers := customersOf(t, s.db, s.watch, 1, 3)
@@ -248,7 +248,7 @@ func TestADraftWhoseCallerHangsUpAtTheDoorIsNeverReserved(t *testing.T) {
 
 // Two nodes have batches about the same wallets, one from the first to the last and
 // one from the last to the first. They wait for each other, and never in a circle.
-func TestBatchesOfTwoNodesDoNotDeadlock(t *testing.T) {
+func TestBatches_TwoNodesDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	server.Exec(t, "postgres", `CREATE DATABASE coax`)

@@ -16,7 +16,7 @@ import (
 
 // What a question is told must be durable: it stands in one batch with a fact whose
 // commit fails, in front of it and behind it.
-func TestAQuestionToTheWriterSeesNothingThatIsNotCommitted(t *testing.T) {
+func TestWriterLookup_SeesCommittedOnly(t *testing.T) {
 	fails := false
 	db := open(t, newFile(t), Options{Commit: func(commit func() error) error {
 		if fails {
@@ -31,7 +31,7 @@ func TestAQuestionToTheWriterSeesNothingThatIsNotCommitted(t *testing.T) {
 	var group sync.WaitGroup
 	for i, hand := range []func(){
 		func() {
-			if err := db.writer.ask(t.Context(), noted(&first)); err != nil {
+			if err := db.writer.lookUp(t.Context(), noted(&first)); err != nil {
 				t.Errorf("the first question: %v", err)
 			}
 		},
@@ -41,7 +41,7 @@ func TestAQuestionToTheWriterSeesNothingThatIsNotCommitted(t *testing.T) {
 			}
 		},
 		func() {
-			if err := db.writer.ask(t.Context(), noted(&last)); err != nil {
+			if err := db.writer.lookUp(t.Context(), noted(&last)); err != nil {
 				t.Errorf("the last question: %v", err)
 			}
 		},
@@ -57,7 +57,7 @@ func TestAQuestionToTheWriterSeesNothingThatIsNotCommitted(t *testing.T) {
 	}
 }
 
-func TestWhoeverHasWrittenSeesItInTheNextQuestionToTheWriter(t *testing.T) {
+func TestWriterLookup_SeesOwnWrite(t *testing.T) {
 	watch := &observed{}
 	db := open(t, newFile(t), Options{Observe: watch})
 	scratch(t, db)
@@ -65,7 +65,7 @@ func TestWhoeverHasWrittenSeesItInTheNextQuestionToTheWriter(t *testing.T) {
 		write(t, db, name[len(name)-1:])
 		batches := len(watch.sizes)
 		var seen string
-		if err := db.writer.ask(t.Context(), noted(&seen)); err != nil || seen != name {
+		if err := db.writer.lookUp(t.Context(), noted(&seen)); err != nil || seen != name {
 			t.Errorf("%v, seen %q; want %q", err, seen, name)
 		}
 		if len(watch.sizes) != batches {
@@ -75,7 +75,7 @@ func TestWhoeverHasWrittenSeesItInTheNextQuestionToTheWriter(t *testing.T) {
 }
 
 // Questions of every kind stand in one batch with facts.
-func TestQuestionsToTheWriterHarmNeitherEachOtherNorFacts(t *testing.T) {
+func TestWriterLookup_FailureIsIsolated(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	write(t, db, "a")
@@ -85,7 +85,7 @@ func TestQuestionsToTheWriterHarmNeitherEachOtherNorFacts(t *testing.T) {
 	left := make(chan struct{})
 	refusal := admin.Refuse("no")
 	asks := func(ctx context.Context, read func(sqlstore.Querier) error) func() error {
-		return func() error { return db.writer.ask(ctx, read) }
+		return func() error { return db.writer.lookUp(ctx, read) }
 	}
 	good := asks(t.Context(), func(from sqlstore.Querier) error {
 		var seen string
@@ -109,7 +109,7 @@ func TestQuestionsToTheWriterHarmNeitherEachOtherNorFacts(t *testing.T) {
 		}), func(err error) bool { return err != nil && strings.Contains(err.Error(), "a bug") }},
 		{"cancelled", func() error {
 			defer close(left)
-			return db.writer.ask(gone, func(sqlstore.Querier) error {
+			return db.writer.lookUp(gone, func(sqlstore.Querier) error {
 				t.Error("a question was read whose caller had hung up")
 				return nil
 			})
@@ -141,7 +141,7 @@ func TestQuestionsToTheWriterHarmNeitherEachOtherNorFacts(t *testing.T) {
 	}
 }
 
-func TestATransactionLeftOpenIsNotWhatAQuestionIsToldOf(t *testing.T) {
+func TestWriterLookup_IgnoresOpenTransaction(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	write(t, db, "kept")
@@ -152,19 +152,19 @@ func TestATransactionLeftOpenIsNotWhatAQuestionIsToldOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	var seen string
-	if err := db.writer.ask(t.Context(), noted(&seen)); err != nil || seen != "kept" {
+	if err := db.writer.lookUp(t.Context(), noted(&seen)); err != nil || seen != "kept" {
 		t.Errorf("%v, seen %q; want what was committed", err, seen)
 	}
 }
 
-func TestQuestionsToTheWriterAreTurnedAwayWhenItIsClosedOrItsDiskHasFailed(t *testing.T) {
+func TestWriterLookup_ClosedOrFailed(t *testing.T) {
 	var seen string
 	t.Run("closed", func(t *testing.T) {
 		db := open(t, newFile(t), Options{})
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := db.writer.ask(t.Context(), noted(&seen)); !errors.Is(err, errClosed) {
+		if err := db.writer.lookUp(t.Context(), noted(&seen)); !errors.Is(err, errClosed) {
 			t.Errorf("after Close: %v; want it turned away", err)
 		}
 	})
@@ -173,7 +173,7 @@ func TestQuestionsToTheWriterAreTurnedAwayWhenItIsClosedOrItsDiskHasFailed(t *te
 		db := open(t, newFile(t), Options{Commit: func(func() error) error { return failed }})
 		release := hold(t, db)
 		answer := make(chan error, 1)
-		go func() { answer <- db.writer.ask(t.Context(), noted(&seen)) }()
+		go func() { answer <- db.writer.lookUp(t.Context(), noted(&seen)) }()
 		until(t, "it has queued up", func() bool { return db.Queued() == 1 })
 		release() // the fact that kept the writer busy is the one whose commit fails
 		if err := <-answer; primaryCode(err) != engine.ResultIOErr {

@@ -11,17 +11,16 @@ import (
 	"github.com/coaxhq/coax/internal/fileowner"
 )
 
-// FolderLock is a folder that one process has to itself.
+// FolderLock keeps other nodes out of a folder.
 type FolderLock struct{ file *os.File }
 
-// Close lets others in. It unlocks before it closes: a child that is being
-// started at this moment still shares the file, and would share the lock.
+// Close releases the lock. It unlocks before it closes the file: a child process that is
+// being started at this moment still shares the file, and would share the lock.
 func (l *FolderLock) Close() error {
 	return errors.Join(syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN), l.file.Close())
 }
 
-// LockFolder keeps a second node out of a folder, by a file in it. The lock goes
-// with the process, however it ends.
+// LockFolder locks a folder by a file in it. The lock ends with the process.
 func LockFolder(path string) (*FolderLock, error) {
 	file, err := fileowner.OpenFile(path, 0o600)
 	if err != nil {
@@ -43,44 +42,43 @@ func LockFolder(path string) (*FolderLock, error) {
 	return &FolderLock{file}, nil
 }
 
-// turnstile lets `coax admin` write beside a busy node. SQLite's own lock has
-// no queue, so a writer that comes back at once can keep another one out for
-// seconds. A node therefore passes the turnstile before each batch, and a tool
-// holds it from before its transaction until after: it waits for one batch of
-// the node's at most, and the node waits for one transaction of the tool's.
-type turnstile struct {
+// writeLock lets `coax admin` write beside a busy node. SQLite's own lock has no queue,
+// so a process that takes it again at once can keep another one out for seconds. A node
+// therefore waits before each batch until no tool has the lock, and a tool holds it for
+// its whole transaction. The tool waits for at most one batch of the node, and the node
+// for one transaction of the tool. The file is named .turnstile.
+type writeLock struct {
 	file *os.File
-	// holds: stay in the turnstile while writing, as a tool does.
-	holds bool
+	// exclusive: hold the lock while writing, as a tool does.
+	exclusive bool
 }
 
-// turnstilePatience is how long a node waits for a tool that stands still in
-// the turnstile. The turnstile is for fairness; SQLite's own lock keeps two
-// writers apart, so going on is safe.
-const turnstilePatience = 2 * time.Second
+// writeLockTimeout is how long a node waits for a tool that hangs. The lock is only for
+// fairness: SQLite's own lock keeps two writers apart, so going on is safe.
+const writeLockTimeout = 2 * time.Second
 
-// courtesy is how long a tool steps aside before each turn, so that one with much
-// to write, such as an import, does not keep the node from writing at all.
-const courtesy = 2 * time.Millisecond
+// toolPause is how long a tool waits before each transaction, so that one with much to
+// write, such as an import, leaves the node time to write.
+const toolPause = 2 * time.Millisecond
 
-// enter waits for the turn and returns what ends it.
-func (t turnstile) enter() (leave func(), err error) {
-	fd := int(t.file.Fd())
-	if t.holds {
-		time.Sleep(courtesy)
+// acquire waits for the lock and returns a function that releases it.
+func (l writeLock) acquire() (release func(), err error) {
+	fd := int(l.file.Fd())
+	if l.exclusive {
+		time.Sleep(toolPause)
 		if err := retryInterrupted(func() error { return syscall.Flock(fd, syscall.LOCK_EX) }); err != nil {
-			return nil, fmt.Errorf("wait for the turn to write: %w", err)
+			return nil, fmt.Errorf("wait for the write lock: %w", err)
 		}
 		return func() { _ = syscall.Flock(fd, syscall.LOCK_UN) }, nil
 	}
-	for waited := time.Duration(0); waited < turnstilePatience; {
+	for waited := time.Duration(0); waited < writeLockTimeout; {
 		err := retryInterrupted(func() error { return syscall.Flock(fd, syscall.LOCK_SH|syscall.LOCK_NB) })
 		if err == nil {
 			_ = syscall.Flock(fd, syscall.LOCK_UN)
 			break
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("pass the turnstile: %w", err)
+			return nil, fmt.Errorf("wait for the write lock: %w", err)
 		}
 		const pause = 200 * time.Microsecond
 		time.Sleep(pause)

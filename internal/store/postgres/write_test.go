@@ -28,7 +28,7 @@ func undo(t *testing.T, conn *pgx.Conn, table, code string, times int) {
 	exec(t, conn, fmt.Sprintf(`CREATE OR REPLACE TRIGGER undo BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION undo()`, table))
 }
 
-func TestAFactThatTheServerUndoesIsTriedAgainWithTheSameIDs(t *testing.T) {
+func TestWrite_RetriedWithSameIDs(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{serializationFailure, deadlockDetected} {
 		address := migrated(t)
@@ -69,7 +69,7 @@ func TestAFactThatTheServerUndoesIsTriedAgainWithTheSameIDs(t *testing.T) {
 	}
 }
 
-func TestAFactThatTheServerKeepsUndoingFailsWhole(t *testing.T) {
+func TestWrite_FailsAfterMaxTries(t *testing.T) {
 	t.Parallel()
 	address := migrated(t)
 	db, conn := open(t, address), raw(t, address)
@@ -89,7 +89,7 @@ func TestAFactThatTheServerKeepsUndoingFailsWhole(t *testing.T) {
 }
 
 // A real deadlock: two facts that take two rows in opposite order.
-func TestOfTwoFactsThatDeadlockBothBecomeTrue(t *testing.T) {
+func TestWrite_DeadlockIsRetried(t *testing.T) {
 	t.Parallel()
 	address := migrated(t)
 	db := open(t, address)
@@ -128,7 +128,7 @@ func TestOfTwoFactsThatDeadlockBothBecomeTrue(t *testing.T) {
 	}
 }
 
-func TestAFactThatPanicsHasFailedAndIsUndone(t *testing.T) {
+func TestWrite_PanicIsRolledBack(t *testing.T) {
 	t.Parallel()
 	address := migrated(t)
 	db, err := Open(t.Context(), unhurried(address)+"&pool_max_conns=1", Options{})

@@ -15,7 +15,7 @@ import (
 
 // A caller who hangs up before a batch has taken the request has asked for
 // nothing; afterwards it runs, whoever listens.
-func TestACallerWhoHangsUpIsDroppedBeforeABatchAndNotAfter(t *testing.T) {
+func TestBatcher_CancelBeforeAndAfterBatch(t *testing.T) {
 	t.Parallel()
 	address := migrated(t)
 	db, conn := open(t, address), raw(t, address)
@@ -72,7 +72,7 @@ func TestACallerWhoHangsUpIsDroppedBeforeABatchAndNotAfter(t *testing.T) {
 
 // Another node's batch may hold an operator's counter for a while. Terms that
 // change meanwhile hold for whoever waited, as they do for everybody behind.
-func TestWhoWaitsForAPlaceIsJudgedOnTheTermsOfTheirTurn(t *testing.T) {
+func TestAdmit_ChecksTermsAfterWaiting(t *testing.T) {
 	t.Parallel()
 	address := migrated(t)
 	db, conn := open(t, address), raw(t, address)
@@ -113,7 +113,7 @@ func TestWhoWaitsForAPlaceIsJudgedOnTheTermsOfTheirTurn(t *testing.T) {
 
 // Two nodes, several operators, small limits: not one too many and not one too
 // few, and every place is given once.
-func TestPlacesInAMinuteAreCountedExactlyOverTwoNodes(t *testing.T) {
+func TestAdmit_RateCountExactOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	address := migrated(t)
 	nodes := []*DB{open(t, address), open(t, address)}
@@ -161,7 +161,7 @@ func TestPlacesInAMinuteAreCountedExactlyOverTwoNodes(t *testing.T) {
 }
 
 // One nonce, many callers on two nodes: one of them is let in.
-func TestANonceIsUsedOnceOverTwoNodes(t *testing.T) {
+func TestAdmit_NonceUsedOnceOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	address := migrated(t)
 	nodes := []*DB{open(t, address), open(t, address)}
@@ -193,7 +193,7 @@ func TestANonceIsUsedOnceOverTwoNodes(t *testing.T) {
 }
 
 // A batch that stands still keeps its own lane, and no other.
-func TestABatchThatStandsStillKeepsNoOtherLane(t *testing.T) {
+func TestCommitOrder_BlockedBatchIsPassed(t *testing.T) {
 	t.Parallel()
 	shared := newBaton(time.Millisecond)
 	holding, release := make(chan struct{}), make(chan struct{})
@@ -221,7 +221,7 @@ func TestABatchThatStandsStillKeepsNoOtherLane(t *testing.T) {
 
 // While one lane's batch is on its way, another's callers gather, and share the
 // next one.
-func TestCallersGatherWhileAnotherLaneCommits(t *testing.T) {
+func TestCommitOrder_GathersWhileOtherCommits(t *testing.T) {
 	t.Parallel()
 	shared := newBaton(time.Hour)
 	var sizes []int
