@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Chosen reports whether the tests of a package that knows two stores are to run
-// on PostgreSQL. Where they are, it has to be there.
+// Chosen reports whether the tests of a package that uses either store run on PostgreSQL.
+// Then a server is required.
 func Chosen() bool {
 	switch store := os.Getenv("COAX_TEST_STORE"); store {
 	case "postgres":
@@ -34,8 +34,8 @@ var (
 	kept      sync.Map
 )
 
-// NewDatabase makes an empty database and returns its address. It goes when the
-// test ends.
+// NewDatabase makes an empty database and returns its address. It is dropped when
+// the test ends.
 func (s *Server) NewDatabase(t testing.TB) string {
 	t.Helper()
 	return s.newDatabase(t, "")
@@ -60,8 +60,8 @@ func (s *Server) dropKept() {
 	})
 }
 
-// CopyDatabase copies a database of the shared server to which nobody is
-// connected. The copy goes when the test ends.
+// CopyDatabase copies a database of the shared server, which must have no connections. The
+// copy is dropped when the test ends.
 func CopyDatabase(t testing.TB, from string) string {
 	t.Helper()
 	s, err := theShared()
@@ -71,8 +71,8 @@ func CopyDatabase(t testing.TB, from string) string {
 	return s.newDatabase(t, " TEMPLATE "+databaseOf(from))
 }
 
-// Prepared returns what makes databases like one that was prepared: that is done
-// once, and copied for every test that asks. A copy goes when its test ends.
+// Prepared returns a function that makes copies of a prepared database, which is prepared
+// once. A copy is dropped when its test ends.
 func Prepared(prepare func(address string) error) func(t testing.TB) string {
 	prepared := sync.OnceValues(func() (string, error) {
 		address, err := KeptDatabase()
@@ -91,7 +91,7 @@ func Prepared(prepare func(address string) error) func(t testing.TB) string {
 	}
 }
 
-// DropDatabase takes a database of the shared server away, whoever is connected.
+// DropDatabase drops a database of the shared server, with its connections.
 func DropDatabase(t testing.TB, address string) {
 	t.Helper()
 	s, err := theShared()
@@ -138,7 +138,7 @@ func (s *Server) create(how string) (string, error) {
 	if _, err := conn.Exec(context.Background(), "CREATE DATABASE "+name+how+" STRATEGY FILE_COPY"); err != nil {
 		return "", fmt.Errorf("make a database: %w", err)
 	}
-	// Whoever opens it waits for a server that is merely busy.
+	// Connecting waits for a busy server.
 	return s.URL(name) + "&connect_timeout=60", nil
 }
 
@@ -148,7 +148,7 @@ func (s *Server) drop(address string) {
 		return // the test has killed the server
 	}
 	defer conn.Close(context.Background())
-	// Whoever still holds on to it has to let go.
+	// Connections that are still open are closed.
 	_, _ = conn.Exec(context.Background(), "DROP DATABASE IF EXISTS "+databaseOf(address)+" WITH (FORCE)")
 }
 

@@ -1,6 +1,6 @@
 // Package pgtest starts real PostgreSQL servers for tests, from the programs that
 // Debian's packages install: as an unprivileged user, in a folder of their own, on
-// a free port. It is for tests alone, and knows nothing of what they keep there.
+// a free port.
 package pgtest
 
 import (
@@ -30,14 +30,14 @@ type Server struct {
 	folder  string
 	process *exec.Cmd
 	ended   chan struct{}
-	// settings are what it was told at every start so far.
+	// settings are those of every start so far.
 	settings []string
 }
 
-// superuser is who everybody is to these servers.
+// superuser is the user of all connections to these servers.
 const superuser = "coax"
 
-// shared is the server for all tests that need just any. A run of the whole suite has
+// shared is the server for all tests that need no server of their own. A run of the whole suite has
 // one, which package pgserver starts and names in COAX_TEST_POSTGRES; otherwise each
 // test process starts its own when the first test asks.
 var shared struct {
@@ -52,8 +52,8 @@ var shared struct {
 const sharedVariable = "COAX_TEST_POSTGRES"
 
 // NewDatabase makes an empty database on a server that all tests of this process
-// share, and returns its address. The database goes when the test ends; the
-// server goes with StopShared.
+// share, and returns its address. The database is dropped when the test
+// ends, the server is stopped by StopShared.
 func NewDatabase(t testing.TB) string {
 	t.Helper()
 	s, err := theShared()
@@ -121,7 +121,7 @@ func Start(t testing.TB, settings ...string) *Server {
 	return server
 }
 
-// giveUp skips where PostgreSQL is not installed, except where it has to be.
+// giveUp skips the test if PostgreSQL is not installed, unless it is required.
 func giveUp(t testing.TB, err error) {
 	t.Helper()
 	if errors.Is(err, pgprogram.ErrNotInstalled) && os.Getenv("CI") != "true" && !Chosen() {
@@ -153,8 +153,7 @@ func newServer() (*Server, error) {
 	if _, err := pgprogram.Find("postgres"); err != nil {
 		return nil, err
 	}
-	// Memory, where there is some: what these tests ask of a disk is that it
-	// keeps things while processes die.
+	// In memory, if possible: these tests kill processes, not the machine.
 	parent := os.TempDir()
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		parent = "/dev/shm"
@@ -204,8 +203,8 @@ func (s *Server) run(name string, args ...string) error {
 	return nil
 }
 
-// Boot starts the server on its folder, also after a Kill, and waits until it
-// answers. Settings add to those it was started with before.
+// Boot starts the server on its folder, also after a Kill, and waits until it accepts
+// connections. Settings add to those it was started with before.
 func (s *Server) Boot(settings ...string) error {
 	s.settings = append(s.settings, settings...)
 	log, err := os.OpenFile(filepath.Join(s.folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -284,8 +283,8 @@ func (s *Server) Kill() {
 	if s.process == nil || s.hasEnded() {
 		return
 	}
-	// A postmaster that stands still starts no more children, and none of those
-	// it has can outlive it and still answer somebody.
+	// A stopped postmaster starts no more children, and none of its children can outlive
+	// it and still answer a client.
 	pids := s.Freeze()
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -300,7 +299,7 @@ func (s *Server) Kill() {
 	}
 }
 
-// alive reports whether a process is there, and not just waiting to be buried.
+// alive reports whether a process exists and is not a zombie.
 func alive(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -319,8 +318,8 @@ func (s *Server) hasEnded() bool {
 	}
 }
 
-// Freeze makes the server stand still, as a machine that hangs does: its
-// connections stay open and nothing comes of them. It returns its processes.
+// Freeze stops all processes of the server, like a machine that hangs: its connections
+// stay open without replies. It returns the processes.
 func (s *Server) Freeze() []int {
 	pids := []int{s.process.Process.Pid}
 	_ = syscall.Kill(pids[0], syscall.SIGSTOP)
@@ -359,7 +358,7 @@ func children(parent int) (pids []int) {
 	return pids
 }
 
-// Stop ends the server at once and removes what it kept.
+// Stop ends the server at once and removes its folder.
 func (s *Server) Stop() {
 	if s.process != nil {
 		_ = s.process.Process.Signal(syscall.SIGQUIT)

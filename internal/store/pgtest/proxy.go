@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Proxy is a way to a server that can be cut at any moment: after so many bytes,
-// between a COMMIT and its answer, or all at once. The server itself stays well.
+// Proxy is a TCP proxy to a server whose connections can be cut: after a number of bytes,
+// between a COMMIT and its reply, or all at once. The server keeps running.
 type Proxy struct {
 	server   *Server
 	listener net.Listener
@@ -31,7 +31,7 @@ type Proxy struct {
 // Direction is where bytes go.
 type Direction int
 
-// ToServer is what clients send, ToClient what they are answered.
+// ToServer is what clients send, ToClient the server's replies.
 const (
 	ToServer Direction = iota
 	ToClient
@@ -45,7 +45,7 @@ func (p *proxied) close() {
 	_ = p.server.Close()
 }
 
-// NewProxy opens a way to a server, which is there until the test ends.
+// NewProxy starts a proxy to a server, which is closed when the test ends.
 func NewProxy(t testing.TB, server *Server) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -69,12 +69,12 @@ func NewProxy(t testing.TB, server *Server) *Proxy {
 	return p
 }
 
-// URL is the address of a database on the way through the proxy.
+// URL is the address of a database through the proxy.
 func (p *Proxy) URL(database string) string {
 	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", superuser, p.listener.Addr(), database)
 }
 
-// CutAll cuts every connection that there is now.
+// CutAll cuts every present connection.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,24 +83,23 @@ func (p *Proxy) CutAll() {
 	}
 }
 
-// CutAfter cuts a connection once, in the middle of whatever passes, when so many
-// bytes more have gone one way on all of them.
+// CutAfter cuts one connection after the given number of further bytes in a direction, on
+// all connections together.
 func (p *Proxy) CutAfter(way Direction, bytes int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.left[way] = bytes
 }
 
-// LoseCommit cuts a connection once, in the place of the answer to a COMMIT that
-// the server has carried out, after so many others.
+// LoseCommit cuts one connection instead of passing on the reply to a COMMIT, after the
+// given number of others.
 func (p *Proxy) LoseCommit(after int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.commits = after
 }
 
-// Cuts is how often a connection was cut as it had been told; what was not cut yet
-// will not be any more.
+// Cuts returns how often a requested cut has happened, and cancels the rest.
 func (p *Proxy) Cuts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -57,9 +57,8 @@ func (s *Server) WaitForStandby(t testing.TB) {
 	s.Until(t, "a standby is in step", `SELECT count(*) > 0 FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming'`)
 }
 
-// Promote makes a standby the primary, as whoever watches over the servers does,
-// and returns when it takes writes. There is nobody behind it yet whom it could
-// wait for.
+// Promote makes a standby the primary, and returns when it takes writes. It has no standby
+// yet that it could wait for.
 func (s *Server) Promote(t testing.TB) {
 	t.Helper()
 	s.Exec(t, "postgres", `SELECT pg_promote()`)
@@ -68,16 +67,15 @@ func (s *Server) Promote(t testing.TB) {
 }
 
 // StandAlone makes the server acknowledge commits without a standby. Commits that
-// wait for one are acknowledged, too: whoever does this answers for it that the
-// standby will not be promoted.
+// wait for one are acknowledged, too: the caller must not promote the standby after it.
 func (s *Server) StandAlone(t testing.TB) {
 	t.Helper()
 	s.Exec(t, "postgres", `ALTER SYSTEM RESET synchronous_standby_names`)
 	s.Exec(t, "postgres", `SELECT pg_reload_conf()`)
 }
 
-// Shutdown ends the server in order: everybody is sent away, and a standby that
-// follows has everything before it is over. Boot starts it again.
+// Shutdown ends the server cleanly: connections are closed, and a standby has received
+// everything. Boot starts it again.
 func (s *Server) Shutdown(t testing.TB) {
 	t.Helper()
 	_ = s.process.Process.Signal(syscall.SIGINT)
@@ -117,7 +115,7 @@ func (s *Server) write(name, line string) error {
 	return errors.Join(err, pgprogram.HandOver(path), file.Close())
 }
 
-// Until asks a server until the answer is yes.
+// Until repeats a query until it returns true.
 func (s *Server) Until(t testing.TB, what, question string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -143,8 +141,8 @@ func (s *Server) Until(t testing.TB, what, question string) {
 	}
 }
 
-// Cluster is the address of a database on several servers, of which the one that
-// takes writes is meant.
+// Cluster is the address of a database on several servers; clients connect to the one
+// that takes writes.
 func Cluster(database string, servers ...*Server) string {
 	hosts := ""
 	for i, server := range servers {

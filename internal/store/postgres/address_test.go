@@ -88,6 +88,6 @@ func TestInOneLine(t *testing.T) {
 	cause := errors.New("failed to connect:\n\tdb1: refused\n\tdb1: refused\n\tdb2: refused\n")
 	err := inOneLine(cause)
 	if err.Error() != "failed to connect: db1: refused; db2: refused" || !errors.Is(err, cause) {
-		t.Errorf("it is told as %q", err)
+		t.Errorf("it is %q", err)
 	}
 }

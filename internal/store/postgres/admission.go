@@ -21,51 +21,51 @@ var _ access.Store = (*DB)(nil)
 const maxAdmissions = 256
 
 // admitting is one request that waits to be admitted.
-type admitting = entrant[access.Admission, access.Admitted]
+type admitting = item[access.Admission, access.Admitted]
 
 func (db *DB) openAdmission(observe Observer) {
-	db.admissions = openLane(laneOptions[access.Admission, access.Admitted]{
-		observe: observe, baton: db.committing, most: maxAdmissions, locks: db.locks, fleeting: true, // at worst a nonce is burned, and nothing else
+	db.admissions = newBatcher(batcherOptions[access.Admission, access.Admitted]{
+		observe: observe, order: db.commitOrder, maxItems: maxAdmissions, locks: db.locks, discardable: true, // at worst a nonce is burned
 		operator: func(a access.Admission) int64 { return a.OperatorID },
-		together: func(batch []*admitting, lockTimeout time.Duration) error {
+		run: func(batch []*admitting, lockTimeout time.Duration) error {
 			return db.pipelined(context.Background(), lockTimeout, func(p *pipe) error { return admitAll(p, batch) })
 		},
 	})
 }
 
-// Admit makes one request's admission true: the nonce is burned, the record is
-// found to be the one the caller was judged on, a place in the minute is taken.
+// Admit burns the request's nonce, checks that the record that the caller was checked
+// against is current, and counts the request in the rate window, in one commit.
 func (db *DB) Admit(ctx context.Context, a access.Admission) (access.Admitted, error) {
-	admitted, err := db.admissions.through(ctx, a)
+	admitted, err := db.admissions.do(ctx, a)
 	if err != nil {
 		return access.Admitted{}, fmt.Errorf("admit a request: %w", err)
 	}
 	return admitted, nil
 }
 
-// admitAll admits a batch in two round trips: nonces are burned and places taken
-// for everybody in the first, and the second has the commit. Whoever turns out to
-// be refused gives its place back in between.
+// admitAll admits a batch in two round trips: the first burns the nonces and takes a rate
+// slot for each request, the second commits. Refused requests return their slots in
+// between.
 //
-// Rows are locked in the order of their keys, so that batches of several nodes
-// wait for each other and never in a circle.
+// Rows are locked in the order of their keys, so that batches of several nodes do not
+// deadlock.
 func admitAll(p *pipe, batch []*admitting) error {
 	slices.SortFunc(batch, func(a, b *admitting) int {
-		return cmp.Or(cmp.Compare(a.asks.CredentialID, b.asks.CredentialID), cmp.Compare(a.asks.Nonce, b.asks.Nonce),
-			cmp.Compare(a.asks.RequestID, b.asks.RequestID))
+		return cmp.Or(cmp.Compare(a.request.CredentialID, b.request.CredentialID), cmp.Compare(a.request.Nonce, b.request.Nonce),
+			cmp.Compare(a.request.RequestID, b.request.RequestID))
 	})
 	q := newAdmissionQuery(batch)
-	asking := &pgx.Batch{}
-	q.burn(asking)
-	q.takePlaces(asking)
-	q.compare(asking) // last, for terms may change while another batch is waited for
-	if err := p.send(asking); err != nil {
+	reading := &pgx.Batch{}
+	q.burn(reading)
+	q.takeSlots(reading)
+	q.readVersions(reading) // last, because terms may change while it waits for another batch's lock
+	if err := p.send(reading); err != nil {
 		return err
 	}
 	if !q.allFresh {
-		looking := &pgx.Batch{}
-		q.whoBurned(looking)
-		if err := p.send(looking); err != nil {
+		owners := &pgx.Batch{}
+		q.readOwners(owners)
+		if err := p.send(owners); err != nil {
 			return err
 		}
 	}
@@ -73,21 +73,21 @@ func admitAll(p *pipe, batch []*admitting) error {
 		return err
 	}
 	writing := &pgx.Batch{}
-	q.givePlacesBack(writing)
+	q.returnSlots(writing)
 	return p.commit(writing)
 }
 
-// admissionQuery is a batch on its way through the store.
+// admissionQuery is a batch of admissions and what was read for it.
 type admissionQuery struct {
 	batch       []*admitting
 	credentials []int64
 	nonces      []string
-	// allFresh: no nonce of the batch was used before. Otherwise burned says who used
-	// each, by credential and nonce.
+	// allFresh: no nonce of the batch was used before. Otherwise burned has the request id
+	// that used each, by credential and nonce.
 	allFresh bool
 	burned   map[burnedNonce]string
 	versions map[int64][2]int64
-	// counters are in the order that they are locked in.
+	// counters are in the order in which they are locked.
 	counters []counter
 }
 
@@ -96,12 +96,12 @@ type burnedNonce struct {
 	nonce        string
 }
 
-// counter is one operator's minute.
+// counter is the rate counter of one operator and minute.
 type counter struct {
 	operatorID, minute int64
-	// asked is how many of the batch want a place, used how many places are taken,
-	// theirs not among them until they are granted.
-	asked, used int64
+	// requested is how many of the batch need a slot; used is how many slots are taken,
+	// without those of the batch until they are granted.
+	requested, used int64
 }
 
 func (c counter) compare(with counter) int {
@@ -111,27 +111,27 @@ func (c counter) compare(with counter) int {
 func newAdmissionQuery(batch []*admitting) *admissionQuery {
 	q := &admissionQuery{
 		batch:       batch,
-		credentials: column(batch, func(e *admitting) int64 { return e.asks.CredentialID }),
-		nonces:      column(batch, func(e *admitting) string { return e.asks.Nonce }),
+		credentials: column(batch, func(e *admitting) int64 { return e.request.CredentialID }),
+		nonces:      column(batch, func(e *admitting) string { return e.request.Nonce }),
 		versions:    make(map[int64][2]int64, len(batch)),
 	}
 	for _, e := range batch {
-		e.gets = access.Admitted{} // a batch may run again
-		if e.asks.Count {
-			q.counters = append(q.counters, counter{operatorID: e.asks.OperatorID, minute: e.asks.Minute()})
+		e.result = access.Admitted{} // a batch may run again
+		if e.request.Count {
+			q.counters = append(q.counters, counter{operatorID: e.request.OperatorID, minute: e.request.Minute()})
 		}
 	}
 	slices.SortFunc(q.counters, counter.compare)
 	q.counters = slices.CompactFunc(q.counters, func(a, b counter) bool { return a.compare(b) == 0 })
 	for _, e := range batch {
-		if e.asks.Count {
-			q.counterOf(e.asks.OperatorID, e.asks.Minute()).asked++
+		if e.request.Count {
+			q.counterOf(e.request.OperatorID, e.request.Minute()).requested++
 		}
 	}
 	return q
 }
 
-// counterOf is one of those that the batch needs.
+// counterOf returns a counter of the batch.
 func (q *admissionQuery) counterOf(operatorID, minute int64) *counter {
 	n, _ := slices.BinarySearchFunc(q.counters, counter{operatorID: operatorID, minute: minute}, counter.compare)
 	return &q.counters[n]
@@ -143,17 +143,17 @@ func (q *admissionQuery) burn(sending *pgx.Batch) {
 		INSERT INTO nonces (credential_id, nonce, request_id, used_at)
 		SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[])
 		    ON CONFLICT DO NOTHING`, q.credentials, q.nonces,
-		column(q.batch, func(e *admitting) string { return e.asks.RequestID }),
-		column(q.batch, func(e *admitting) int64 { return e.asks.Now.UnixMilli() }),
+		column(q.batch, func(e *admitting) string { return e.request.RequestID }),
+		column(q.batch, func(e *admitting) int64 { return e.request.Now.UnixMilli() }),
 	).Exec(func(tag pgconn.CommandTag) error {
 		q.allFresh = tag.RowsAffected() == int64(len(q.batch))
 		return nil
 	})
 }
 
-// whoBurned asks whose nonces they are, where not all were free. A statement of its
-// own sees what the one before inserted, and what that found in its way.
-func (q *admissionQuery) whoBurned(sending *pgx.Batch) {
+// readOwners reads which requests used the nonces, if not all were free. As a separate
+// statement it sees both what burn inserted and what it conflicted with.
+func (q *admissionQuery) readOwners(sending *pgx.Batch) {
 	q.burned = make(map[burnedNonce]string, len(q.batch))
 	sending.Queue(`
 		SELECT n.credential_id, n.nonce, n.request_id
@@ -180,9 +180,9 @@ func each(read func(sqlstore.Row) error) func(pgx.Rows) error {
 	}
 }
 
-// takePlaces takes a place for everybody who wants one, as if all were to be let in,
-// and locks the counters by it.
-func (q *admissionQuery) takePlaces(sending *pgx.Batch) {
+// takeSlots takes a slot for each request that counts, as if all were admitted, which also
+// locks the counters.
+func (q *admissionQuery) takeSlots(sending *pgx.Batch) {
 	if len(q.counters) == 0 {
 		return
 	}
@@ -193,20 +193,20 @@ func (q *admissionQuery) takePlaces(sending *pgx.Batch) {
 		RETURNING operator_id, minute, used`,
 		column(q.counters, func(c counter) int64 { return c.operatorID }),
 		column(q.counters, func(c counter) int64 { return c.minute }),
-		column(q.counters, func(c counter) int64 { return c.asked }),
+		column(q.counters, func(c counter) int64 { return c.requested }),
 	).Query(each(func(row sqlstore.Row) error {
 		var operatorID, minute, used int64
 		err := row.Scan(&operatorID, &minute, &used)
 		if err == nil {
 			counter := q.counterOf(operatorID, minute)
-			counter.used = used - counter.asked
+			counter.used = used - counter.requested
 		}
 		return err
 	}))
 }
 
-// compare asks which versions are current.
-func (q *admissionQuery) compare(sending *pgx.Batch) {
+// readVersions reads the current versions.
+func (q *admissionQuery) readVersions(sending *pgx.Batch) {
 	// They are sorted.
 	credentials := slices.Compact(slices.Clone(q.credentials))
 	sending.Queue(`
@@ -222,12 +222,12 @@ func (q *admissionQuery) compare(sending *pgx.Batch) {
 	}))
 }
 
-// decide answers each request on what was found.
+// decide sets the result of each request.
 func (q *admissionQuery) decide(p *pipe) error {
 	for _, e := range q.batch {
-		a := e.asks
+		a := e.request
 		if !q.allFresh && q.burned[burnedNonce{a.CredentialID, a.Nonce}] != a.RequestID {
-			e.gets = access.Admitted{Replayed: true}
+			e.result = access.Admitted{Replayed: true}
 			continue
 		}
 		versions, found := q.versions[a.CredentialID]
@@ -237,9 +237,9 @@ func (q *admissionQuery) decide(p *pipe) error {
 		if versions != [2]int64{a.CredentialVersion, a.OperatorVersion} {
 			record, err := recordWhere(p, `c.id = $1`, a.CredentialID)
 			if err != nil {
-				return fmt.Errorf("read the record afresh: %w", err)
+				return fmt.Errorf("read the record again: %w", err)
 			}
-			e.gets = access.Admitted{Fresh: &record}
+			e.result = access.Admitted{Fresh: &record}
 			continue
 		}
 		if !a.Count {
@@ -247,24 +247,24 @@ func (q *admissionQuery) decide(p *pipe) error {
 		}
 		counter := q.counterOf(a.OperatorID, a.Minute())
 		if counter.used >= int64(a.Limit) {
-			e.gets = access.Admitted{Used: a.Limit}
+			e.result = access.Admitted{Used: a.Limit}
 			continue
 		}
 		counter.used++
-		counter.asked--
-		e.gets = access.Admitted{Counted: true, Used: int(counter.used)}
+		counter.requested--
+		e.result = access.Admitted{Counted: true, Used: int(counter.used)}
 	}
 	return nil
 }
 
-// givePlacesBack writes what is used where somebody did not get the place that was
-// taken. The rows are locked, so that what was read is what is there. A minute that
-// nobody was let in in has no counter.
-func (q *admissionQuery) givePlacesBack(writing *pgx.Batch) {
+// returnSlots corrects the counters of refused requests. The rows are locked, so their
+// values are still those that were read. A minute without admitted requests has no
+// counter.
+func (q *admissionQuery) returnSlots(writing *pgx.Batch) {
 	var written, emptied []counter
 	for _, c := range q.counters {
 		switch {
-		case c.asked == 0: // everybody got one
+		case c.requested == 0: // all were admitted
 		case c.used == 0:
 			emptied = append(emptied, c)
 		default:
@@ -288,10 +288,9 @@ func (q *admissionQuery) givePlacesBack(writing *pgx.Batch) {
 	}
 }
 
-// CredentialByHash reads a key's record as it stands now, in one snapshot.
+// CredentialByHash reads a key's current record, in one snapshot.
 func (db *DB) CredentialByHash(ctx context.Context, hash access.KeyHash) (access.Record, bool, error) {
-	// Key, operator and whitelist come from three statements; one read
-	// transaction makes them one moment.
+	// Key, operator and whitelist are three statements in one read transaction.
 	var record access.Record
 	err := db.snapshot(ctx, func(from sqlstore.Querier) error {
 		var err error
@@ -307,8 +306,7 @@ func (db *DB) CredentialByHash(ctx context.Context, hash access.KeyHash) (access
 	return record, true, nil
 }
 
-// recordWhere reads the record of one credential; the condition is a literal of
-// this file.
+// recordWhere reads the record of one credential; condition must be a literal.
 func recordWhere(from sqlstore.Querier, condition string, argument any) (access.Record, error) {
 	credential, err := sqlstore.ReadCredential(from.QueryRow(
 		`SELECT `+sqlstore.CredentialColumns+` FROM credentials c WHERE `+condition, argument))
@@ -325,22 +323,21 @@ func recordWhere(from sqlstore.Querier, condition string, argument any) (access.
 }
 
 const (
-	// clockAhead is how far in the future a nonce must seem to be used for the clock to
-	// have been wrong: clocks of nodes differ by less.
+	// clockAhead is how far in the future a nonce's time must be for the clock to have been
+	// wrong: clocks of nodes differ by less.
 	clockAhead = time.Hour
-	// agedAtOnce is how many times more of such nonces are put right in one batch than
-	// are removed: only their date is written.
-	agedAtOnce = 10
+	// agedFactor is how many times more of such nonces are corrected in one batch than are
+	// deleted: only their time is written.
+	agedFactor = 10
 )
 
-// PurgeAdmissions removes what can no longer matter, a little at a time, so
-// that no request waits behind a long delete. A row that somebody has locked is left
-// for the next time.
+// PurgeAdmissions deletes expired nonces and counters, a few at a time, so that no
+// request waits behind a long delete. Locked rows are left for the next time.
 //
-// Nonces that were used while a clock was ahead would be kept until their time has
-// come. They are taken to be used now, and go when that is old enough. They have to be
-// ahead of the server's clock, too: a node whose own clock is behind must not make
-// today's nonces look old.
+// Nonces that were used while a clock was ahead would be kept for too long. They get the
+// present time instead, and are deleted when that is old enough. They have to be ahead of
+// the server's clock, too: a node whose own clock is behind must not make today's nonces
+// look old.
 func (db *DB) PurgeAdmissions(ctx context.Context, noncesBefore time.Time, minutesBefore int64, most int) (int, error) {
 	now := noncesBefore.Add(access.NonceRetention)
 	var removed int64
@@ -348,7 +345,7 @@ func (db *DB) PurgeAdmissions(ctx context.Context, noncesBefore time.Time, minut
 		_, err := tx.Exec(`
 			UPDATE nonces SET used_at = $1 WHERE (credential_id, nonce) IN (
 			       SELECT credential_id, nonce FROM nonces WHERE used_at > $2 AND used_at > $4 + extract(epoch FROM clock_timestamp())::bigint * 1000 ORDER BY used_at DESC LIMIT $3 FOR UPDATE SKIP LOCKED)`,
-			now.UnixMilli(), now.Add(clockAhead).UnixMilli(), agedAtOnce*most, clockAhead.Milliseconds())
+			now.UnixMilli(), now.Add(clockAhead).UnixMilli(), agedFactor*most, clockAhead.Milliseconds())
 		if err != nil {
 			return err
 		}

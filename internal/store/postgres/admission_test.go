@@ -27,7 +27,7 @@ func TestAdmit_RefusedMinuteHasNoCounter(t *testing.T) {
 		t.Fatalf("a stale record: %+v, %v", got, err)
 	}
 	if n := count(t, conn, `SELECT count(*) FROM rate_counters`); n != 0 {
-		t.Errorf("%d minutes are counted, and nobody was let in", n)
+		t.Errorf("%d minutes are counted, and no request was admitted", n)
 	}
 	if got, err := db.Admit(t.Context(), asking(record, "nonce-3")); err != nil || got.Used != 1 {
 		t.Errorf("the first who is let in: %+v, %v", got, err)

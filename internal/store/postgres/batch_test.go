@@ -24,7 +24,7 @@ func TestReserve_RefusalKeepsBatch(t *testing.T) {
 	for i, c := range customers[1:] {
 		drafts = append(drafts, c.renewal(keyOf(i), 1))
 	}
-	drafts[2].SubscriberVersion = 7                       // whom somebody has changed
+	drafts[2].SubscriberVersion = 7                       // changed since
 	drafts[5].PlanVersion = 7                             // a price that is no longer
 	drafts[7].IdempotencyKey = drafts[1].IdempotencyKey   // of two with one key, and one operator, either
 	drafts[9].CustomerName = "what no server takes: \x00" // and what has not moved, but is wrong
@@ -88,7 +88,7 @@ func TestReserve_BatchNeverOverdraws(t *testing.T) {
 }
 
 // Facts of one wallet in one batch follow each other as they would one by one, and
-// each is told what it left.
+// each gets its balance.
 func TestReserve_BatchOfOneWallet(t *testing.T) {
 	t.Parallel()
 	s := newStall(t, migrated(t))
@@ -106,7 +106,7 @@ func TestReserve_BatchOfOneWallet(t *testing.T) {
 		}
 		before[r.op.OperatorID] = append(before[r.op.OperatorID], r.op.WalletBefore.Paise())
 		if kept := count(t, s.watch, `SELECT wallet_before_paise FROM operations WHERE id = $1`, r.op.ID); int64(kept) != r.op.WalletBefore.Paise() {
-			t.Errorf("draft %d was told %s, and %d is kept", i, r.op.WalletBefore, kept)
+			t.Errorf("draft %d got %s, and %d is stored", i, r.op.WalletBefore, kept)
 		}
 	}
 	for _, balances := range before {
@@ -136,7 +136,7 @@ func TestReserve_BatchOfOneWallet(t *testing.T) {
 }
 
 // The answer to the COMMIT of a batch is lost, though the server has carried it out.
-// Nobody in it can know, and everybody finds out.
+// All of its outcomes are unknown to the callers, who find out by their keys.
 func TestReserve_LostCommitReplyIsAmbiguous(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -149,10 +149,10 @@ func TestReserve_LostCommitReplyIsAmbiguous(t *testing.T) {
 	for i, c := range customers[1:] {
 		drafts = append(drafts, c.renewal(keyOf(i), 1))
 	}
-	proxy.LoseCommit(1) // the one ahead is answered
+	proxy.LoseCommit(1) // the one ahead gets its reply
 	for i, r := range s.reserveBatch(customers[0].renewal("ahead", 1), drafts) {
 		if !errors.Is(r.err, operation.ErrAmbiguous) {
-			t.Errorf("draft %d came to %v; want it in doubt", i, r.err)
+			t.Errorf("draft %d came to %v; want an unknown outcome", i, r.err)
 		}
 	}
 	if proxy.Cuts() != 1 {
@@ -195,7 +195,7 @@ func TestReserve_LostCommitReplyIsAmbiguous(t *testing.T) {
 	behind.Wait()
 	for i, op := range ops {
 		if !errors.Is(errs[i], operation.ErrAmbiguous) {
-			t.Errorf("%s came to %v; want it in doubt", op.ID, errs[i])
+			t.Errorf("%s came to %v; want an unknown outcome", op.ID, errs[i])
 		}
 		again, did, err := s.db.Settle(t.Context(), confirmed(op))
 		if err != nil || did || again.State != operation.Success {
@@ -208,7 +208,7 @@ func TestReserve_LostCommitReplyIsAmbiguous(t *testing.T) {
 	booksAreWhole(t, s.watch)
 }
 
-// Who hangs up at the door has asked for nothing; whom a batch has taken is served.
+// A draft whose caller cancels in the queue is never reserved; one that a batch has taken is.
 func TestReserve_CancelledInQueueNeverRuns(t *testing.T) {
 	t.Parallel()
 	s := newStall(t, migrated(t))
@@ -226,7 +226,7 @@ func TestReserve_CancelledInQueueNeverRuns(t *testing.T) {
 	})
 	hangUp()
 	if err := <-waiting; !errors.Is(err, context.Canceled) {
-		t.Errorf("who hung up at the door got %v", err)
+		t.Errorf("a caller that cancelled in the queue got %v", err)
 	}
 	select {
 	case err := <-taken:
@@ -234,7 +234,7 @@ func TestReserve_CancelledInQueueNeverRuns(t *testing.T) {
 	default:
 	}
 	if _, err := s.db.Reserve(ctx, customers[2].renewal("late", 1)); !errors.Is(err, context.Canceled) {
-		t.Errorf("who had hung up before got %v", err)
+		t.Errorf("a caller that had cancelled before got %v", err)
 	}
 	s.release()
 	if err := <-taken; err != nil {
@@ -242,7 +242,7 @@ func TestReserve_CancelledInQueueNeverRuns(t *testing.T) {
 	}
 	ok(t, s.db.Close())
 	if n := count(t, s.watch, `SELECT count(*) FROM operations WHERE idempotency_key <> 'taken'`); n != 0 {
-		t.Errorf("%d were reserved of whom nobody asks", n)
+		t.Errorf("%d were reserved for callers that had cancelled", n)
 	}
 }
 
@@ -261,20 +261,20 @@ func TestBatches_TwoNodesDoNotDeadlock(t *testing.T) {
 		for n, node := range nodes {
 			var drafts []*reserving
 			for i, c := range customers[n*wallets : (n+1)*wallets] {
-				drafts = append(drafts, &reserving{asks: c.renewal(fmt.Sprintf("key-%d-%d-%d", n, round, i), int64(1+2*round))})
+				drafts = append(drafts, &reserving{request: c.renewal(fmt.Sprintf("key-%d-%d-%d", n, round, i), int64(1+2*round))})
 			}
 			if n == 1 {
 				slices.Reverse(drafts)
 			}
 			group.Go(func() {
-				if err := waitedOut(func() error { return node.reserveTogether(drafts, time.Second) }); err != nil {
+				if err := waitedOut(func() error { return node.reserveBatch(drafts, time.Second) }); err != nil {
 					t.Errorf("reserve: %v", err)
 					return
 				}
-				settlements := column(drafts, func(r *reserving) *settlingEntrant {
-					return &settlingEntrant{asks: settling{confirmed(r.gets), r.gets}}
+				settlements := column(drafts, func(r *reserving) *settlingItem {
+					return &settlingItem{request: settling{confirmed(r.result), r.result}}
 				})
-				if err := waitedOut(func() error { return node.settleTogether(settlements, time.Second) }); err != nil {
+				if err := waitedOut(func() error { return node.settleBatch(settlements, time.Second) }); err != nil {
 					t.Errorf("settle: %v", err)
 				}
 			})
@@ -284,7 +284,7 @@ func TestBatches_TwoNodesDoNotDeadlock(t *testing.T) {
 	for _, node := range nodes {
 		ok(t, node.Close()) // a server's process counts when it ends
 	}
-	until(t, "everybody has left", func() bool {
+	until(t, "all have left", func() bool {
 		return count(t, conn, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`) == 0
 	})
 	if n := count(t, conn, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); n != 0 {

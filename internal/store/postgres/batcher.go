@@ -15,12 +15,11 @@ import (
 )
 
 const (
-	// maxQueue bounds how many callers wait at a lane's door.
+	// maxQueue is the length of a batcher's queue.
 	maxQueue = 1024
-	// lanePatience is how long a caller waits there. A batch whose COMMIT waits for
-	// the standby goes on without a deadline; whoever comes behind it is told to
-	// come again.
-	lanePatience = 10 * time.Second
+	// queueTimeout is how long a caller waits in the queue. A batch whose COMMIT waits for
+	// the standby has no deadline; callers behind it get errBusy and can retry.
+	queueTimeout = 10 * time.Second
 )
 
 var (
@@ -28,149 +27,144 @@ var (
 	errBusy   = fmt.Errorf("%w in time", operation.ErrUnavailable)
 )
 
-// baton lets the lanes of a node commit one after the other. While one batch is on
-// its way, all other lanes' callers gather, so that batches are larger and fewer;
-// and the server spends on a batch what it spends on several facts.
+// commitOrder lets the batchers of a node commit one after the other. While one batch
+// commits, the other batchers' callers queue up, so that batches are larger and fewer: a
+// batch costs the server as much as several items.
 //
-// It is a courtesy and guards nothing: a batch that stands still, for a row that
-// somebody holds or a standby that is gone, must not keep the other lanes.
-type baton struct {
-	free chan struct{}
-	// courtesy is how long a lane waits for it.
-	courtesy time.Duration
+// It guards nothing: a batch that hangs, on a locked row or a lost standby, must not
+// block the other batchers. They go on after maxWait.
+type commitOrder struct {
+	free    chan struct{}
+	maxWait time.Duration
 }
 
-// courtesy is what a few batches take on a busy machine.
-const courtesy = 20 * time.Millisecond
+// maxOrderWait is how long a few batches take on a busy machine.
+const maxOrderWait = 20 * time.Millisecond
 
-func newBaton(courtesy time.Duration) *baton {
-	b := &baton{free: make(chan struct{}, 1), courtesy: courtesy}
-	b.free <- struct{}{}
-	return b
+func newCommitOrder(maxWait time.Duration) *commitOrder {
+	o := &commitOrder{free: make(chan struct{}, 1), maxWait: maxWait}
+	o.free <- struct{}{}
+	return o
 }
 
-// take waits for the baton, and goes without it if it does not come.
-func (b *baton) take() (passOn func()) {
-	if b == nil {
+// acquire waits for its turn to commit, for at most maxWait.
+func (o *commitOrder) acquire() (release func()) {
+	if o == nil {
 		return func() {}
 	}
-	patience := time.NewTimer(b.courtesy)
-	defer patience.Stop()
+	timeout := time.NewTimer(o.maxWait)
+	defer timeout.Stop()
 	select {
-	case <-b.free:
-		return func() { b.free <- struct{}{} }
-	case <-patience.C:
+	case <-o.free:
+		return func() { o.free <- struct{}{} }
+	case <-timeout.C:
 		return func() {}
 	}
 }
 
-// lane makes facts of one kind true together: while one batch is on its way to
-// the disk, callers queue up, and the next one takes them all. There is one lane
-// for each kind: several would make batches smaller, and the server spends on a
-// statement what it spends on several rows.
+// batcher runs items of one kind together: while one batch commits, callers queue up, and
+// the next batch takes them all. There is one batcher for each kind: several would make
+// batches smaller, and a statement costs the server as much as several rows.
 //
 // A shared batch waits only briefly for a row lock. Then its items move to the
 // queues of their operators; see operatorQueue.
-type lane[Asks, Gets any] struct {
-	laneOptions[Asks, Gets]
-	queue    chan *entrant[Asks, Gets]
+type batcher[Request, Result any] struct {
+	batcherOptions[Request, Result]
+	queue    chan *item[Request, Result]
 	stopping chan struct{}
 	stopped  chan struct{}
 	stopOnce sync.Once
 
 	mu        sync.Mutex
-	operators map[int64]*operatorQueue[Asks, Gets]
-	// workers empty the queues of operators.
+	operators map[int64]*operatorQueue[Request, Result]
+	// workers run the queues of operators.
 	workers sync.WaitGroup
 }
 
-// laneOptions is how the facts of a kind are made true.
-type laneOptions[Asks, Gets any] struct {
+// batcherOptions say how the items of a kind are run.
+type batcherOptions[Request, Result any] struct {
 	observe Observer
-	// baton is shared with the lanes that commit in turn. Nil: with none.
-	baton *baton
-	// most bounds how long the first fact of a batch can wait for the last one.
-	most int
+	// order is shared by the batchers that commit one after the other; nil for none.
+	order *commitOrder
+	// maxItems limits how long the first item of a batch waits for the last one.
+	maxItems int
 	// operator is whose rows an item locks.
-	operator func(Asks) int64
+	operator func(Request) int64
 	locks    *lockWaits
-	// together carries a batch through one transaction, which waits no longer than
-	// lockTimeout for any lock. It is called again, with all or some of the batch,
-	// after a definite rollback.
-	together func(batch []*entrant[Asks, Gets], lockTimeout time.Duration) error
-	// fleeting facts matter only to a caller who still listens: one who has lost
-	// patience is told so although a batch has the fact. Of any other the outcome is
-	// waited for.
-	fleeting bool
+	// run runs a batch in one transaction, which waits at most lockTimeout for any lock.
+	// It is called again, with all or some of the batch, after a definite rollback.
+	run func(batch []*item[Request, Result], lockTimeout time.Duration) error
+	// discardable items matter only to a caller who still waits: on a timeout it gets
+	// errBusy although a batch has the item. For other items the outcome is awaited.
+	discardable bool
 }
 
-// entrant is one fact that waits to be made true.
-type entrant[Asks, Gets any] struct {
-	asks  Asks
-	gets  Gets
-	err   error
-	state atomic.Int32
-	done  chan struct{}
-	// abandoned: the caller has hung up or waited for too long, so that an item whose
-	// transaction was rolled back is not tried again.
+// item is one caller's request and its result.
+type item[Request, Result any] struct {
+	request Request
+	result  Result
+	err     error
+	state   atomic.Int32
+	done    chan struct{}
+	// abandoned: the caller has cancelled or timed out, so an item whose transaction was
+	// rolled back is not tried again.
 	abandoned atomic.Bool
-	// lockTimer abandons the item when lock_timeout is over, and lockErr is what the
-	// server said when it last timed out.
+	// lockTimer abandons the item after lock_timeout; lockErr is the error of its last lock
+	// timeout.
 	lockTimer *time.Timer
 	lockErr   error
 }
 
 const (
 	waiting int32 = iota
-	taken         // a batch has it: it runs, whether or not the caller still listens
-	dropped       // the caller hung up first: it never runs
+	taken         // a batch has it: it runs even if the caller cancels
+	dropped       // the caller cancelled first: it never runs
 )
 
-func openLane[Asks, Gets any](options laneOptions[Asks, Gets]) *lane[Asks, Gets] {
-	l := &lane[Asks, Gets]{
-		laneOptions: options, queue: make(chan *entrant[Asks, Gets], maxQueue),
-		stopping: make(chan struct{}), stopped: make(chan struct{}), operators: map[int64]*operatorQueue[Asks, Gets]{},
+func newBatcher[Request, Result any](options batcherOptions[Request, Result]) *batcher[Request, Result] {
+	b := &batcher[Request, Result]{
+		batcherOptions: options, queue: make(chan *item[Request, Result], maxQueue),
+		stopping: make(chan struct{}), stopped: make(chan struct{}), operators: map[int64]*operatorQueue[Request, Result]{},
 	}
-	go l.loop()
-	return l
+	go b.loop()
+	return b
 }
 
-// through makes a fact true, and returns what came of it.
-func (l *lane[Asks, Gets]) through(ctx context.Context, asks Asks) (Gets, error) {
-	e := &entrant[Asks, Gets]{asks: asks, done: make(chan struct{})}
-	if err := l.enter(ctx, e); err != nil {
-		var none Gets
+// do runs a request in a batch and returns its result.
+func (b *batcher[Request, Result]) do(ctx context.Context, request Request) (Result, error) {
+	e := &item[Request, Result]{request: request, done: make(chan struct{})}
+	if err := b.submit(ctx, e); err != nil {
+		var none Result
 		return none, err
 	}
-	return e.gets, nil
+	return e.result, nil
 }
 
-func (l *lane[Asks, Gets]) enter(ctx context.Context, e *entrant[Asks, Gets]) error {
+func (b *batcher[Request, Result]) submit(ctx context.Context, e *item[Request, Result]) error {
 	select {
 	case <-ctx.Done():
-		// Asked on its own: of two cases that are both ready, the select below
-		// takes either.
+		// Checked separately: a select takes any of the cases that are ready.
 		return ctx.Err()
-	case <-l.stopping:
+	case <-b.stopping:
 		return errClosed
 	default:
 	}
-	patience := time.NewTimer(lanePatience)
-	defer patience.Stop()
+	timeout := time.NewTimer(queueTimeout)
+	defer timeout.Stop()
 	select {
-	case l.queue <- e:
+	case b.queue <- e:
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-patience.C:
+	case <-timeout.C:
 		return errBusy
-	case <-l.stopping:
+	case <-b.stopping:
 		return errClosed
 	}
 	select {
 	case <-e.done:
 		return e.err
-	case <-patience.C:
-		if e.state.CompareAndSwap(waiting, dropped) || l.fleeting {
+	case <-timeout.C:
+		if e.state.CompareAndSwap(waiting, dropped) || b.discardable {
 			e.abandoned.Store(true)
 			return errBusy
 		}
@@ -178,9 +172,9 @@ func (l *lane[Asks, Gets]) enter(ctx context.Context, e *entrant[Asks, Gets]) er
 		if e.state.CompareAndSwap(waiting, dropped) {
 			return ctx.Err()
 		}
-	case <-l.stopped:
-		// The loop empties the queue before it ends; a fact that slipped in behind
-		// that was never run.
+	case <-b.stopped:
+		// The loop empties the queue before it ends; an item that was queued after that
+		// never ran.
 		if e.state.CompareAndSwap(waiting, dropped) {
 			return errClosed
 		}
@@ -190,31 +184,31 @@ func (l *lane[Asks, Gets]) enter(ctx context.Context, e *entrant[Asks, Gets]) er
 	return e.err
 }
 
-func (l *lane[Asks, Gets]) loop() {
-	defer close(l.stopped)
+func (b *batcher[Request, Result]) loop() {
+	defer close(b.stopped)
 	for {
-		var first *entrant[Asks, Gets]
+		var first *item[Request, Result]
 		select {
-		case first = <-l.queue:
-		case <-l.stopping:
+		case first = <-b.queue:
+		case <-b.stopping:
 			select {
-			case first = <-l.queue:
+			case first = <-b.queue:
 			default:
 				return
 			}
 		}
-		passOn := l.baton.take()
-		l.carry(l.gather(first))
-		passOn()
+		release := b.order.acquire()
+		b.runBatch(b.gather(first))
+		release()
 	}
 }
 
-// gather adds whoever has queued up, and drops who has hung up.
-func (l *lane[Asks, Gets]) gather(first *entrant[Asks, Gets]) []*entrant[Asks, Gets] {
-	batch := []*entrant[Asks, Gets]{first}
-	for more := true; more && len(batch) < l.most; {
+// gather adds the queued items, and drops those whose callers have cancelled.
+func (b *batcher[Request, Result]) gather(first *item[Request, Result]) []*item[Request, Result] {
+	batch := []*item[Request, Result]{first}
+	for more := true; more && len(batch) < b.maxItems; {
 		select {
-		case e := <-l.queue:
+		case e := <-b.queue:
 			batch = append(batch, e)
 		default:
 			more = false
@@ -229,31 +223,30 @@ func (l *lane[Asks, Gets]) gather(first *entrant[Asks, Gets]) []*entrant[Asks, G
 	return kept
 }
 
-// carry makes a batch true and answers every caller. Where an item was in the way of
-// the others, or waits for a lock, each operator's items go on in a queue of their own,
-// beside the batches that follow.
-func (l *lane[Asks, Gets]) carry(batch []*entrant[Asks, Gets]) {
-	batch = l.divert(batch)
+// runBatch commits a batch and returns the results. If one item made it fail, or waits for
+// a lock, each operator's items continue in a queue of their own, beside later batches.
+func (b *batcher[Request, Result]) runBatch(batch []*item[Request, Result]) {
+	batch = b.divert(batch)
 	if len(batch) == 0 {
 		return
 	}
-	err := l.commit(batch, l.locks.shared)
-	if !lockTimedOut(err) && (len(batch) == 1 || !oneIsToBlame(err)) {
+	err := b.commit(batch, b.locks.shared)
+	if !lockTimedOut(err) && (len(batch) == 1 || !causedByOneItem(err)) {
 		answer(batch, err)
 		return
 	}
-	l.separate(batch, err)
+	b.separate(batch, err)
 }
 
-func (l *lane[Asks, Gets]) commit(batch []*entrant[Asks, Gets], lockTimeout time.Duration) error {
-	if l.observe != nil {
-		defer l.observe.Batch(len(batch))()
+func (b *batcher[Request, Result]) commit(batch []*item[Request, Result], lockTimeout time.Duration) error {
+	if b.observe != nil {
+		defer b.observe.Batch(len(batch))()
 	}
-	return l.together(batch, lockTimeout)
+	return b.run(batch, lockTimeout)
 }
 
-// answer tells the callers of a batch what came of it.
-func answer[Asks, Gets any](batch []*entrant[Asks, Gets], err error) {
+// answer returns the result to the callers of a batch.
+func answer[Request, Result any](batch []*item[Request, Result], err error) {
 	for _, e := range batch {
 		if e.lockTimer != nil {
 			e.lockTimer.Stop()
@@ -263,40 +256,36 @@ func answer[Asks, Gets any](batch []*entrant[Asks, Gets], err error) {
 	}
 }
 
-// oneIsToBlame reports whether a batch may have failed because of one of its facts.
-// What is not known to have failed, never reached the store, or was not answered in
-// time, has befallen them all.
-func oneIsToBlame(err error) bool {
+// causedByOneItem reports whether a batch may have failed because of one of its items. An
+// unknown outcome, an unavailable store or a timeout concerns them all.
+func causedByOneItem(err error) bool {
 	return err != nil && !errors.Is(err, operation.ErrAmbiguous) && !errors.Is(err, operation.ErrUnavailable) && !pgconn.Timeout(err)
 }
 
-// contained runs a fact; one that panics has failed, as on the other store, and
-// is undone.
-func contained[T any](run func(T) error, with T) (err error) {
+// recovered runs a write and returns a panic as an error, so that it is rolled back.
+func recovered[T any](run func(T) error, with T) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("the fact panicked: %v\n%s", r, debug.Stack())
+			err = fmt.Errorf("a store write panicked: %v\n%s", r, debug.Stack())
 		}
 	}()
 	return run(with)
 }
 
-// queued is how many items no transaction has: those in the lane, and those in the
-// queues of operators.
-func (l *lane[Asks, Gets]) queued() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	queued := len(l.queue)
-	for _, q := range l.operators {
+// queued is how many items wait, in the batcher's queue and in the queues of operators.
+func (b *batcher[Request, Result]) queued() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	queued := len(b.queue)
+	for _, q := range b.operators {
 		queued += len(q.items)
 	}
 	return queued
 }
 
-// stop lets nobody in any more, and returns when everybody who was has been
-// answered.
-func (l *lane[Asks, Gets]) stop() {
-	l.stopOnce.Do(func() { close(l.stopping) })
-	<-l.stopped
-	l.workers.Wait()
+// stop refuses new items, and returns when all queued ones are done.
+func (b *batcher[Request, Result]) stop() {
+	b.stopOnce.Do(func() { close(b.stopping) })
+	<-b.stopped
+	b.workers.Wait()
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 )
 
-// A caller who hangs up before a batch has taken the request has asked for
-// nothing; afterwards it runs, whoever listens.
+// A request whose caller cancels before a batch has taken it never runs; afterwards it
+// runs in any case.
 func TestBatcher_CancelBeforeAndAfterBatch(t *testing.T) {
 	t.Parallel()
 	address := migrated(t)
@@ -49,12 +49,12 @@ func TestBatcher_CancelBeforeAndAfterBatch(t *testing.T) {
 	until(t, "the second waits at the door", func() bool { return db.Queued() == 1 })
 	hangUpSecond()
 	if got := <-second; !errors.Is(got.err, context.Canceled) {
-		t.Errorf("who hung up at the door got %+v; want it cancelled", got)
+		t.Errorf("a caller that cancelled in the queue got %+v; want it cancelled", got)
 	}
 	hangUpFirst()
 	select {
 	case got := <-first:
-		t.Errorf("who was taken and hung up got %+v before the batch had ended", got)
+		t.Errorf("a caller that cancelled after the start got %+v before the batch had ended", got)
 	default:
 	}
 	ok(t, blocking.Rollback(t.Context()))
@@ -71,7 +71,7 @@ func TestBatcher_CancelBeforeAndAfterBatch(t *testing.T) {
 }
 
 // Another node's batch may hold an operator's counter for a while. Terms that
-// change meanwhile hold for whoever waited, as they do for everybody behind.
+// change meanwhile hold for the waiting callers, as for all later ones.
 func TestAdmit_ChecksTermsAfterWaiting(t *testing.T) {
 	t.Parallel()
 	address := migrated(t)
@@ -104,7 +104,7 @@ func TestAdmit_ChecksTermsAfterWaiting(t *testing.T) {
 
 	got := <-done
 	if got.err != nil || got.admitted.Fresh == nil || got.admitted.Fresh.Operator.RateLimit != 1 {
-		t.Errorf("who waited got %+v, %v; want to be judged again, on a limit of 1", got.admitted, got.err)
+		t.Errorf("the waiting caller got %+v, %v; want to be checked again, with a limit of 1", got.admitted, got.err)
 	}
 	if used := count(t, watch, `SELECT used FROM rate_counters`); used != 1 {
 		t.Errorf("%d places are taken; want 1", used)
@@ -192,25 +192,25 @@ func TestAdmit_NonceUsedOnceOnTwoNodes(t *testing.T) {
 	}
 }
 
-// A batch that stands still keeps its own lane, and no other.
+// A batch that stands still blocks its own batcher, and no other.
 func TestCommitOrder_BlockedBatchIsPassed(t *testing.T) {
 	t.Parallel()
-	shared := newBaton(time.Millisecond)
+	shared := newCommitOrder(time.Millisecond)
 	holding, release := make(chan struct{}), make(chan struct{})
-	stuck := openLane(laneOptions[int, int]{baton: shared, most: 1, locks: newLockWaits(4), together: func([]*entrant[int, int], time.Duration) error {
+	stuck := newBatcher(batcherOptions[int, int]{order: shared, maxItems: 1, locks: newLockWaits(4), run: func([]*item[int, int], time.Duration) error {
 		close(holding)
 		<-release
 		return nil
 	}})
-	free := openLane(laneOptions[int, int]{baton: shared, most: 1, locks: newLockWaits(4), together: func([]*entrant[int, int], time.Duration) error { return nil }})
+	free := newBatcher(batcherOptions[int, int]{order: shared, maxItems: 1, locks: newLockWaits(4), run: func([]*item[int, int], time.Duration) error { return nil }})
 	var group sync.WaitGroup
 	group.Go(func() {
-		_, err := stuck.through(t.Context(), 1)
+		_, err := stuck.do(t.Context(), 1)
 		ok(t, err)
 	})
 	<-holding
 	for range 2 {
-		_, err := free.through(t.Context(), 1)
+		_, err := free.do(t.Context(), 1)
 		ok(t, err)
 	}
 	close(release)
@@ -219,29 +219,29 @@ func TestCommitOrder_BlockedBatchIsPassed(t *testing.T) {
 	free.stop()
 }
 
-// While one lane's batch is on its way, another's callers gather, and share the
+// While one batcher commits, another's callers queue up, and share the
 // next one.
 func TestCommitOrder_GathersWhileOtherCommits(t *testing.T) {
 	t.Parallel()
-	shared := newBaton(time.Hour)
+	shared := newCommitOrder(time.Hour)
 	var sizes []int
-	lane := openLane(laneOptions[int, int]{baton: shared, most: 8, locks: newLockWaits(4), together: func(batch []*entrant[int, int], _ time.Duration) error {
+	b := newBatcher(batcherOptions[int, int]{order: shared, maxItems: 8, locks: newLockWaits(4), run: func(batch []*item[int, int], _ time.Duration) error {
 		sizes = append(sizes, len(batch))
 		return nil
 	}})
-	passOn := shared.take()
+	release := shared.acquire()
 	var group sync.WaitGroup
 	for range 3 {
 		group.Go(func() {
-			_, err := lane.through(t.Context(), 1)
+			_, err := b.do(t.Context(), 1)
 			ok(t, err)
 		})
 	}
-	// The first has left the queue and waits for the baton.
-	until(t, "two wait behind the first", func() bool { return lane.queued() == 2 })
-	passOn()
+	// The first has left the queue and waits for its turn to commit.
+	until(t, "two wait behind the first", func() bool { return b.queued() == 2 })
+	release()
 	group.Wait()
-	lane.stop()
+	b.stop()
 	if !slices.Equal(sizes, []int{3}) {
 		t.Errorf("batches of %v; want one of 3", sizes)
 	}

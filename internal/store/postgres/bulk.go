@@ -30,7 +30,7 @@ func (db *DB) SaveBulkJob(ctx context.Context, job bulk.Job, rows []bulk.Row) er
 			text(func(r bulk.Row) string { return r.SubscriberID }), text(func(r bulk.Row) string { return r.Mobile }),
 			text(func(r bulk.Row) string { return r.CustomerName }), text(func(r bulk.Row) string { return r.PlanID }),
 			text(func(r bulk.Row) string { return string(r.Kind) }), text(func(r bulk.Row) string { return r.IdempotencyKey }),
-			number(func(r bulk.Row) int64 { return r.Quoted.Paise() }), column(rows, func(r bulk.Row) *int64 { return possibleMillis(r.ExpiryQuoted) }),
+			number(func(r bulk.Row) int64 { return r.Quoted.Paise() }), column(rows, func(r bulk.Row) *int64 { return nullMillis(r.ExpiryQuoted) }),
 			text(func(r bulk.Row) string { return string(r.State) }), text(func(r bulk.Row) string { return string(r.Code) }),
 			text(func(r bulk.Row) string { return r.Message }))
 		return err

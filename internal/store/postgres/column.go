@@ -11,16 +11,16 @@ func column[From, To any](all []From, of func(From) To) []To {
 	return values
 }
 
-// possibleText returns nil, which is NULL, for an empty string.
-func possibleText(text string) *string {
+// nullString returns nil, which is NULL, for an empty string.
+func nullString(text string) *string {
 	if text == "" {
 		return nil
 	}
 	return &text
 }
 
-// possibleMillis returns Unix milliseconds, or nil, which is NULL, for the zero time.
-func possibleMillis(t time.Time) *int64 {
+// nullMillis returns Unix milliseconds, or nil, which is NULL, for the zero time.
+func nullMillis(t time.Time) *int64 {
 	if t.IsZero() {
 		return nil
 	}

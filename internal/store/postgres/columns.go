@@ -70,7 +70,7 @@ func textColumn[Row any](name string, value func(Row) string) rowColumn[Row] {
 
 // nullTextColumn has NULL for an empty string.
 func nullTextColumn[Row any](name string, value func(Row) string) rowColumn[Row] {
-	return columnOf(name, "text", func(row Row) *string { return possibleText(value(row)) })
+	return columnOf(name, "text", func(row Row) *string { return nullString(value(row)) })
 }
 
 func intColumn[Row any](name string, value func(Row) int64) rowColumn[Row] {
@@ -84,7 +84,7 @@ func timeColumn[Row any](name string, value func(Row) time.Time) rowColumn[Row] 
 
 // nullTimeColumn has NULL for the zero time.
 func nullTimeColumn[Row any](name string, value func(Row) time.Time) rowColumn[Row] {
-	return columnOf(name, "bigint", func(row Row) *int64 { return possibleMillis(value(row)) })
+	return columnOf(name, "bigint", func(row Row) *int64 { return nullMillis(value(row)) })
 }
 
 func boolColumn[Row any](name string, value func(Row) bool) rowColumn[Row] {

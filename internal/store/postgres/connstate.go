@@ -14,82 +14,81 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// line is what is remembered of one connection.
-type line struct {
-	// primary is which of the servers that came one after the other it leads to.
+// connState is the state of one connection.
+type connState struct {
+	// primary is the number of the primary that it is connected to; see DB.primaries.
 	primary int64
-	// open: a COMMIT was sent, and its answer has not come.
-	open atomic.Bool
-	// warning is what the server said against the last COMMIT.
+	// committing: a COMMIT was sent and has no reply yet.
+	committing atomic.Bool
+	// warning is the server's warning about the last COMMIT.
 	warning string
 }
 
-// lineKey is where a connection keeps its line.
-const lineKey = "github.com/coaxhq/coax line"
+// connStateKey is the key of a connection's state in its custom data.
+const connStateKey = "github.com/coaxhq/coax connection state"
 
-func lineOf(conn *pgx.Conn) *line { return conn.PgConn().CustomData()[lineKey].(*line) }
+func stateOf(conn *pgx.Conn) *connState { return conn.PgConn().CustomData()[connStateKey].(*connState) }
 
-// keepLine prepares a connection that is about to be made. When a connection
-// breaks, pgx calls the server on another one to cancel whatever runs. That must
-// not happen to a COMMIT: a server that is told to stop waiting for its standby
-// shows everybody what the standby may not have.
-func (db *DB) keepLine(_ context.Context, config *pgx.ConnConfig) error {
-	l := &line{primary: db.primaries.Load()}
+// prepareConn configures a connection before it is made. When a connection breaks, pgx
+// opens another one to cancel the running statement. That must not happen to a COMMIT: a
+// server that stops waiting for its standby makes the rows visible although the standby
+// may not have them.
+func (db *DB) prepareConn(_ context.Context, config *pgx.ConnConfig) error {
+	c := &connState{primary: db.primaries.Load()}
 	dial := config.DialFunc
 	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		if l.open.Load() {
+		if c.committing.Load() {
 			return nil, errors.New("a COMMIT is never cancelled")
 		}
 		return dial(ctx, network, address)
 	}
 	config.AfterConnect = func(_ context.Context, conn *pgconn.PgConn) error {
-		conn.CustomData()[lineKey] = l
+		conn.CustomData()[connStateKey] = c
 		return nil
 	}
 	config.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) {
 		if severity((*pgconn.PgError)(notice)) == "WARNING" {
-			l.warning = notice.Message
+			c.warning = notice.Message
 		}
 	}
 	return nil
 }
 
-// severity is the word that is the same in every language, where there is one.
-func severity(said *pgconn.PgError) string { return cmp.Or(said.SeverityUnlocalized, said.Severity) }
+// severity returns the severity that does not depend on the server's language, if there is
+// one.
+func severity(err *pgconn.PgError) string { return cmp.Or(err.SeverityUnlocalized, err.Severity) }
 
-// committing says that a COMMIT is about to be sent.
-func (l *line) committing() {
-	l.open.Store(true)
-	l.warning = ""
+// beginCommit is called before a COMMIT is sent.
+func (c *connState) beginCommit() {
+	c.committing.Store(true)
+	c.warning = ""
 }
 
-// committed judges the answer to a COMMIT. It tells a transaction that the server
-// refused from one whose fate is not known: without the server's word it may have
-// been carried out.
+// endCommit classifies the result of a COMMIT: committed, refused by the server, or
+// unknown. Without a reply the transaction may have been committed.
 //
-// A server that is told by somebody else to stop waiting for its standby carries
-// the transaction out and warns: then it is here, and not sure to stay.
-func (l *line) committed(err error) error {
+// A server that is cancelled while it waits for its standby commits with a warning: the
+// rows are visible, but a failover may lose them.
+func (c *connState) endCommit(err error) error {
 	var failure *pgconn.PgError
 	switch {
-	case err == nil && l.warning == "":
-		l.open.Store(false)
+	case err == nil && c.warning == "":
+		c.committing.Store(false)
 		return nil
 	case err == nil:
-		l.open.Store(false)
-		return fmt.Errorf("%w: commit: the server warns: %s", operation.ErrAmbiguous, l.warning)
+		c.committing.Store(false)
+		return fmt.Errorf("%w: commit: the server warns: %s", operation.ErrAmbiguous, c.warning)
 	case neverSent(err), errors.Is(err, pgx.ErrTxCommitRollback), errors.As(err, &failure) && severity(failure) == "ERROR":
-		l.open.Store(false)
+		c.committing.Store(false)
 		return fmt.Errorf("commit: %w", err)
 	}
 	return fmt.Errorf("%w: commit: %w", operation.ErrAmbiguous, err)
 }
 
-// neverSent reports whether a COMMIT provably did not leave, nor what travels with
-// it: statements that a connection does not know yet are prepared before any of
-// them is sent. pgconn.SafeToRetry is not to be asked: of a simple query whose
-// answer is cut off, pgx 5.11 says that the connection was closed, and that this
-// was before anything was sent.
+// neverSent reports whether a COMMIT and its batch were certainly not sent: statements
+// that a connection does not know yet are prepared before any of them is sent.
+// pgconn.SafeToRetry cannot be used: for a simple query whose reply is cut off, pgx 5.11
+// reports that the connection was closed before anything was sent.
 func neverSent(err error) bool {
 	var preparing pgx.ErrPreprocessingBatch
 	return errors.As(err, &preparing)

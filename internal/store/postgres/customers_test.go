@@ -12,7 +12,7 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
-// customer is somebody who can be renewed, and by whom.
+// customer is a subscriber that can be renewed, with its operator.
 type customer struct {
 	record     access.Record
 	subscriber string

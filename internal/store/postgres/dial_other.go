@@ -4,5 +4,5 @@ package postgres
 
 import "syscall"
 
-// giveUpOnSilence leaves it to keep-alive probes to notice a server that is gone.
-func giveUpOnSilence(_, _ string, _ syscall.RawConn) error { return nil }
+// setUserTimeout does nothing: keep-alive probes notice a server that is gone.
+func setUserTimeout(_, _ string, _ syscall.RawConn) error { return nil }

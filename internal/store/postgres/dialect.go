@@ -77,7 +77,7 @@ var dialect = &sqlstore.Dialect{
 	// The offset keeps the planner from beginning with all subscribers there are.
 	TermSubscribers: `subscriber_terms t CROSS JOIN LATERAL (
 		       SELECT b.id, b.operator_id, b.mobile, b.name, b.expires_at FROM subscribers b WHERE b.id = t.subscriber_id OFFSET 0) s`,
-	// Without a LIMIT the planner would read all operations that are open, of everybody.
+	// Without a LIMIT the planner would read all open operations of all operators.
 	CurrentPlan: `
 		  LEFT JOIN plans p ON p.id = (
 		       SELECT (array_agg(c.plan_id ORDER BY c.starts_at DESC, c.seq DESC))[1] FROM cycles c WHERE c.subscriber_id = s.id AND c.starts_at <= ?)
@@ -106,15 +106,15 @@ func settleReview(t sqlstore.Tx, before operation.Operation, s operation.Settlem
 	if !s.Fits(before) {
 		return before, fmt.Errorf("operation %s cannot be settled in its own epoch", before.ID)
 	}
-	rows, err := t.Query(definiteAnswers, before.ID)
-	said, err := sqlstore.Collect(rows, err, readAnswer)
+	rows, err := t.Query(definiteReplies, before.ID)
+	replies, err := sqlstore.Collect(rows, err, readReply)
 	if err != nil {
-		return before, fmt.Errorf("read what the provider said of %s: %w", before.ID, err)
+		return before, fmt.Errorf("read the provider's replies for %s: %w", before.ID, err)
 	}
 	batch := &pgx.Batch{}
 	settle(batch, []settling{{s, before}})
 	op := s.After(before)
-	for _, e := range s.Contradictions(op, said) {
+	for _, e := range s.Contradictions(op, replies) {
 		raiseException(batch, e)
 	}
 	if err := t.(*tx).send(batch); err != nil {

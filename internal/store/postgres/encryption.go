@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// HostEncryption says how connections to one host of an address are protected.
+// HostEncryption is how connections to one host of an address are protected.
 type HostEncryption struct {
 	Host string
 	// Local: the host is a Unix socket or this machine itself.
@@ -18,8 +18,8 @@ type HostEncryption struct {
 	Verified bool
 }
 
-// Encryption tells how each host of an address is connected to, by the address itself and
-// the PG* variables that stand in for what it leaves out.
+// Encryption returns how each host of an address is connected to, by the address and the
+// PG* variables.
 func Encryption(address string) ([]HostEncryption, error) {
 	config, err := readAddress(address)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 )
 
 // What storetest asks of every store is asked there. Here is what only this one
-// has: a server, several nodes, and lanes.
+// has: a server, several nodes, and batchers.
 
 // openTest names the address that a copy of the test binary opens as a node, for
 // nodes that share no memory.
@@ -59,7 +59,7 @@ func act(action string) admin.StaffAction {
 	return admin.StaffAction{Actor: "test:asha", Action: action, Reason: "because", At: noon}
 }
 
-// unhurried is an address where nobody is sent away who stands still for some seconds,
+// unhurried is an address without a timeout for transactions that idle for some seconds,
 // as tests do on a machine that others use as well.
 func unhurried(address string) string {
 	return address + "&idle_in_transaction_session_timeout=5min&lock_timeout=6min"
@@ -106,10 +106,10 @@ func count(t testing.TB, conn *pgx.Conn, query string, args ...any) int {
 // busy.
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	patience := time.After(5 * time.Minute)
+	timeout := time.After(5 * time.Minute)
 	for pause := 2 * time.Millisecond; !condition(); pause = min(2*pause, 50*time.Millisecond) {
 		select {
-		case <-patience:
+		case <-timeout:
 			t.Fatalf("gave up waiting until %s", what)
 		case <-time.After(pause):
 		}

@@ -61,9 +61,9 @@ func traders(t *testing.T) (slow, quick *trader, look *pgx.Conn) {
 	}
 	t.Cleanup(func() { look.Close(context.Background()) })
 	both := make([]*trader, 2)
-	for i, patience := range []string{"60s", "500ms"} {
+	for i, timeout := range []string{"60s", "500ms"} {
 		tr := &trader{T: t, deals: new(atomic.Int64), account: filled.Accounts[operator+i*(neighbour-operator)]}
-		if tr.node, err = postgres.Open(t.Context(), address+"&pool_max_conns=4&lock_timeout="+patience+"&idle_in_transaction_session_timeout=60s", postgres.Options{}); err != nil {
+		if tr.node, err = postgres.Open(t.Context(), address+"&pool_max_conns=4&lock_timeout="+timeout+"&idle_in_transaction_session_timeout=60s", postgres.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { tr.node.Close() })
@@ -92,19 +92,19 @@ func (tr *trader) admit() error {
 func (tr *trader) reserve() (operation.Operation, error) {
 	deal := int(tr.deals.Add(1))
 	now := filledAt.Add(time.Hour)
-	facts, err := tr.node.Snapshot(tr.Context(), operation.SnapshotQuery{
+	snapshot, err := tr.node.Snapshot(tr.Context(), operation.SnapshotQuery{
 		OperatorID: tr.account.ID, Kind: operation.Renew, SubscriberID: tr.subscribers[deal%len(tr.subscribers)], PlanID: "BASIC-1", DuplicatesSince: now,
 	})
 	if err != nil {
 		return operation.Operation{}, err
 	}
-	plan := facts.Offer.Plan
-	return tr.node.Reserve(tr.Context(), operation.Draft{SubscriberVersion: facts.Subscriber.Version, Operation: operation.Operation{
+	plan := snapshot.Offer.Plan
+	return tr.node.Reserve(tr.Context(), operation.Draft{SubscriberVersion: snapshot.Subscriber.Version, Operation: operation.Operation{
 		ID: fmt.Sprintf("CXHOT%d-%d", tr.account.ID, deal), OperatorID: tr.account.ID, IdempotencyKey: fmt.Sprintf("hot-%d", deal),
 		Fingerprint: operation.Fingerprint{KeyID: 1, Sum: make([]byte, 32)}, Kind: operation.Renew, Channel: operation.API, Actor: "api:key 1",
-		SubscriberID: facts.Subscriber.ID, CustomerName: "Asha", Mobile: facts.Subscriber.Mobile, PlanID: plan.ID, PlanVersion: plan.Version,
-		PlanName: plan.Name, PlanMonths: 1, Main: plan.Main, Amount: plan.Price, ExpiryPrevious: facts.Subscriber.Expires,
-		ExpiryPlanned: facts.Subscriber.Expires.Add(30 * 24 * time.Hour), CycleStartsAt: now, State: operation.Processing, Epoch: 1, Node: "node-1",
+		SubscriberID: snapshot.Subscriber.ID, CustomerName: "Asha", Mobile: snapshot.Subscriber.Mobile, PlanID: plan.ID, PlanVersion: plan.Version,
+		PlanName: plan.Name, PlanMonths: 1, Main: plan.Main, Amount: plan.Price, ExpiryPrevious: snapshot.Subscriber.Expires,
+		ExpiryPlanned: snapshot.Subscriber.Expires.Add(30 * 24 * time.Hour), CycleStartsAt: now, State: operation.Processing, Epoch: 1, Node: "node-1",
 		LeaseUntil: now.Add(time.Minute), Provider: "simulator", CreatedAt: now,
 	}})
 }
@@ -151,7 +151,7 @@ func TestLockedRow_OtherOperatorsDoNotWait(t *testing.T) {
 	for _, tt := range []struct {
 		name, table, column string
 		id                  int64
-		fact                func() error
+		write               func() error
 	}{
 		{"is admitted", "nonces", "credential_id", slow.record.Credential.ID, slow.admit},
 		{"reserves", "wallet_entries", "operator_id", slow.account.ID, func() error { _, err := slow.reserve(); return err }},
@@ -162,7 +162,7 @@ func TestLockedRow_OtherOperatorsDoNotWait(t *testing.T) {
 			exec(t, look, strings.NewReplacer("{table}", tt.table, "{column}", tt.column, "{id}", fmt.Sprint(tt.id)).Replace(holdup))
 			exec(t, look, `SELECT pg_advisory_lock(4711)`)
 			done := make(chan error, 1)
-			go func() { done <- tt.fact() }()
+			go func() { done <- tt.write() }()
 			untilHeldUp(t, look, done)
 			if err := quick.trade(); err != nil {
 				t.Errorf("another operator's requests have to wait: %v", err)

@@ -36,7 +36,7 @@ func TestRequestStatements_UseIndexes(t *testing.T) {
 			"operations_late_checks, operations_late_checks_by_operator", "operations_addon_due, operations_addons_by_operator",
 		} {
 			if len(complaints(s.walk(t, `DROP INDEX `+index), isSmall)) == 0 {
-				t.Errorf("nobody objects when %s is missing", index)
+				t.Errorf("no violation is found when %s is missing", index)
 			}
 		}
 	})

@@ -47,7 +47,7 @@ var readingMore = map[string]string{
 	"(SELECT (s.expires_at + $4) / 86400000 AS day":     "who expires within a month, added up for a page; kept for a while",
 	"expires_at IS NULL),":                              "an operator's subscribers, counted for a page; kept for a while",
 	"FROM operators WHERE status <> 'deleted'":          "the whole service, counted for staff; kept for a while",
-	"FROM staff_acts WHERE id < $1 AND id > $2":         "what staff did, down to where it is told to look",
+	"FROM staff_acts WHERE id < $1 AND id > $2":         "what staff did, down to a given id",
 	"strpos(": "a text that is looked for in a ledger: until a page is full of it",
 }
 

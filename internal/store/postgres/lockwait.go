@@ -12,12 +12,11 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// Somebody may hold rows of one operator for long: a node that hangs in the middle of
-// a transaction, a person with psql. Nobody else is to wait for that. So a write waits
-// for a lock only briefly in the server, where waiting keeps a connection and whoever
-// shares the transaction; it is rolled back and tried again, until lock_timeout is
-// over. Every try after the first one takes a slot, and there are fewer slots than
-// connections.
+// Rows of one operator may be locked for long: by a node that hangs in a transaction, or
+// by a person with psql. Other operators must not wait for that. So a write waits for a
+// lock only briefly on the server, where it blocks a connection and the other items of
+// its transaction; it is rolled back and tried again, until lock_timeout is over. Every
+// try after the first one takes a slot, and there are fewer slots than connections.
 
 // How long one try waits for a lock.
 const (
@@ -31,10 +30,10 @@ const (
 	soloLockTimeout = 100 * time.Millisecond
 )
 
-// lockWaits bounds how long writes wait for locks, and on how many connections.
+// lockWaits limits how long writes wait for locks, and on how many connections.
 type lockWaits struct {
 	shared, probe, solo time.Duration
-	// total is lock_timeout, as the address or the server has it; 0 for no bound.
+	// total is lock_timeout, from the address or the server; 0 for no limit.
 	total time.Duration
 	// queues are the slots of the operators' queues, direct those of writes that are
 	// not batched.
@@ -49,7 +48,7 @@ func newLockWaits(connections int32) *lockWaits {
 	}
 }
 
-// readTotal asks the server what lock_timeout is.
+// readTotal reads lock_timeout from the server.
 func (w *lockWaits) readTotal(ctx context.Context, db *DB) error {
 	var millis int64
 	err := db.pool.QueryRow(ctx, `SELECT setting::bigint FROM pg_settings WHERE name = 'lock_timeout'`).Scan(&millis)
@@ -60,9 +59,9 @@ func (w *lockWaits) readTotal(ctx context.Context, db *DB) error {
 	return nil
 }
 
-// persevere tries a write that is not batched until it meets no lock any more, or has
-// waited for long enough. A caller who hangs up ends it.
-func (w *lockWaits) persevere(ctx context.Context, write func() error) error {
+// retryLocked retries a write that is not batched until it meets no lock, or until
+// lock_timeout or ctx is over.
+func (w *lockWaits) retryLocked(ctx context.Context, write func() error) error {
 	err := write()
 	if lockTimedOut(err) && w.total > 0 {
 		var cancel context.CancelFunc
@@ -80,7 +79,7 @@ func (w *lockWaits) persevere(ctx context.Context, write func() error) error {
 	return transient(err)
 }
 
-// setLockTimeout is the statement that bounds a transaction's waits.
+// setLockTimeout returns the statement that limits a transaction's lock waits.
 func setLockTimeout(timeout time.Duration) string {
 	return fmt.Sprintf(`SET LOCAL lock_timeout = %d`, timeout.Milliseconds())
 }

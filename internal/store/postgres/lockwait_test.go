@@ -95,7 +95,7 @@ func (f *lockFixture) reserve(customers []customer, key string) []operation.Oper
 }
 
 // trade does everything that a request of the second operator does, and fails if a
-// call is not answered in time.
+// call gets no result in time.
 func (f *lockFixture) trade(n int) (slowest time.Duration) {
 	f.Helper()
 	c, key := f.theirs[n], fmt.Sprintf("theirs-%03d", n)
@@ -115,7 +115,7 @@ func (f *lockFixture) trade(n int) (slowest time.Duration) {
 		}
 		return err
 	})
-	call("look at the facts", func(ctx context.Context) error {
+	call("read the snapshot", func(ctx context.Context) error {
 		_, err := f.db.Snapshot(ctx, operation.SnapshotQuery{
 			OperatorID: c.record.Operator.ID, Kind: operation.Renew, SubscriberID: c.subscriber, PlanID: "BASIC-1", IdempotencyKey: key, Provider: "test", DuplicatesSince: noon,
 		})

@@ -8,7 +8,7 @@ import (
 )
 
 // A reservation that has found the mode off commits before the mode is on; one that comes
-// while somebody switches it on waits, and finds it on.
+// while it is switched on waits, and finds it on.
 func TestStartMaintenance_WaitsForReservationsUnderWay(t *testing.T) {
 	address := migrated(t)
 	db, other, under, look := open(t, address), open(t, address), raw(t, address), raw(t, address)

@@ -60,7 +60,7 @@ func (db *DB) checkSchema(ctx context.Context, role Role) error {
 	}
 	config := db.pool.Config().ConnConfig
 	config.RuntimeParams["lock_timeout"] = migrateLockTimeout
-	forWholeTables(config)
+	defaultPlanning(config)
 	handle := stdlib.OpenDB(*config)
 	defer handle.Close()
 	provider, err := newProvider(handle)

@@ -14,8 +14,8 @@ import (
 
 var _ operation.Store = (*DB)(nil)
 
-// OperationByKey finds the operation that an operator's key stands for, as the first
-// one from there on; see factColumns.
+// OperationByKey finds an operation by the operator's idempotency key, as the first one in
+// the order of the index; see snapshotColumns.
 func (db *DB) OperationByKey(ctx context.Context, operatorID int64, key string) (operation.Operation, bool, error) {
 	return sqlstore.OneOperation(db.read(ctx), `(
 		SELECT * FROM operations
@@ -29,9 +29,9 @@ func (db *DB) OperationByID(ctx context.Context, operatorID int64, id string) (o
 	return sqlstore.OneOperation(db.read(ctx), `operations WHERE operator_id = $1 AND id = $2`, operatorID, id)
 }
 
-// subscriberColumns are what a request is judged on, of a subscriber s who may not
-// be there. LIMIT keeps the planner on the index of the subscriber: where it takes
-// the table for small, it would collect all operations that are open.
+// subscriberColumns are what a request needs of a subscriber s, which may be missing. LIMIT
+// makes the planner use the index by subscriber: if it takes the table for small, it would
+// read all open operations.
 const subscriberColumns = `s.id, s.operator_id, s.mobile, s.name, s.expires_at, s.version,
 	(SELECT o.id FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review') LIMIT 1)`
 
@@ -40,14 +40,14 @@ const subscriberColumns = `s.id, s.operator_id, s.mobile, s.name, s.expires_at, 
 const subscriberCycles = `(SELECT json_agg(json_build_object('plan', c.plan_id, 'starts', c.starts_at, 'ends', c.ends_at) ORDER BY c.seq)
 	   FROM cycles c WHERE c.subscriber_id = s.id)`
 
-// possibleCycles is read by subscriberCycles.
-type possibleCycles []struct {
+// nullableCycles is scanned from subscriberCycles.
+type nullableCycles []struct {
 	Plan   string `json:"plan"`
 	Starts int64  `json:"starts"`
 	Ends   int64  `json:"ends"`
 }
 
-func (p possibleCycles) found() []subscription.Cycle {
+func (p nullableCycles) found() []subscription.Cycle {
 	cycles := make([]subscription.Cycle, len(p))
 	for i, c := range p {
 		cycles[i] = subscription.Cycle{PlanID: c.Plan, StartsAt: time.UnixMilli(c.Starts).UTC(), EndsAt: time.UnixMilli(c.Ends).UTC()}
@@ -55,19 +55,19 @@ func (p possibleCycles) found() []subscription.Cycle {
 	return cycles
 }
 
-// possibleSubscriber is read by subscriberColumns.
-type possibleSubscriber struct {
+// nullableSubscriber is scanned from subscriberColumns.
+type nullableSubscriber struct {
 	id, mobile, name, open sql.NullString
 	operator               sql.NullInt64
 	expires, version       sql.NullInt64
 }
 
-func (p *possibleSubscriber) targets() []any {
+func (p *nullableSubscriber) targets() []any {
 	return []any{&p.id, &p.operator, &p.mobile, &p.name, &p.expires, &p.version, &p.open}
 }
 
-// found is nil if nobody was there.
-func (p *possibleSubscriber) found() *operation.Subscriber {
+// found returns nil if there was no subscriber.
+func (p *nullableSubscriber) found() *operation.Subscriber {
 	if !p.id.Valid {
 		return nil
 	}
@@ -77,10 +77,10 @@ func (p *possibleSubscriber) found() *operation.Subscriber {
 	}
 }
 
-// subscriberWhere reads the subscriber that a condition, a literal of this
-// package, picks out; nil if there is none.
+// subscriberWhere reads the subscriber of a condition, which must be a literal; nil if
+// there is none.
 func subscriberWhere(from sqlstore.Querier, condition string, args ...any) (*operation.Subscriber, error) {
-	var subscriber possibleSubscriber
+	var subscriber nullableSubscriber
 	err := from.QueryRow(`SELECT `+subscriberColumns+` FROM subscribers s WHERE `+condition, args...).Scan(subscriber.targets()...)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("read a subscriber: %w", err)
@@ -88,13 +88,12 @@ func subscriberWhere(from sqlstore.Querier, condition string, args ...any) (*ope
 	return subscriber.found(), nil
 }
 
-// unindexed is an operation's status where the operation is known by its id. By the
-// plain column the planner would rather go through an index of what is open: it
-// takes that for empty, and reads all of it, with every row that has left it since
-// it was last cleaned.
+// unindexed is an operation's status in a statement that has the operation's id. With the
+// plain column the planner would use an index of open operations, which it takes for
+// empty, and read all of it, including the dead rows since the last vacuum.
 const unindexed = `status || ''`
 
-// ExtendLease keeps an open operation in the given hands for longer.
+// ExtendLease extends the lease of an open operation, if its epoch is the given one.
 func (db *DB) ExtendLease(ctx context.Context, id string, epoch int64, until time.Time) (bool, error) {
 	var changed int64
 	err := db.do(ctx, func(tx *tx) error {
@@ -110,7 +109,7 @@ func (db *DB) ExtendLease(ctx context.Context, id string, epoch int64, until tim
 	return changed == 1, nil
 }
 
-// SubscriptionOf reads one of an operator's subscribers, with what is under way.
+// SubscriptionOf reads one of an operator's subscribers, with its open operations.
 func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile string) (operation.Subscription, bool, error) {
 	s := operation.Subscription{Plans: map[string]string{}}
 	found := false
@@ -126,7 +125,7 @@ func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile s
 		found, s.Subscriber = true, *customer
 		var activated, renewed sql.NullInt64
 		var transaction, provider sql.NullString
-		var cycles possibleCycles
+		var cycles nullableCycles
 		// The sum keeps the planner from the index of operators: it would read all
 		// of the operator's operations there to find out which are the subscriber's.
 		err = from.QueryRow(`

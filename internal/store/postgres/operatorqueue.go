@@ -14,26 +14,26 @@ import (
 // worker tries them, on one connection: an operator's writes follow each other in its
 // wallet or rate counter anyway. When a try has met no lock and nothing is left, the
 // operator is back in shared batches.
-type operatorQueue[Asks, Gets any] struct {
-	items   []*entrant[Asks, Gets]
+type operatorQueue[Request, Result any] struct {
+	items   []*item[Request, Result]
 	working bool
 	// tried: the first, brief try is over.
 	tried bool
-	// blocked: the last try waited for a lock in vain.
+	// blocked: the last try timed out on a lock.
 	blocked bool
 }
 
-// divert moves the items of operators that have a queue there, and returns the rest.
-func (l *lane[Asks, Gets]) divert(batch []*entrant[Asks, Gets]) []*entrant[Asks, Gets] {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.operators) == 0 {
+// divert moves the items of operators that have a queue into it, and returns the rest.
+func (b *batcher[Request, Result]) divert(batch []*item[Request, Result]) []*item[Request, Result] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.operators) == 0 {
 		return batch
 	}
 	rest := batch[:0]
 	for _, e := range batch {
-		if q := l.operators[l.operator(e.asks)]; q != nil {
-			l.push(l.operator(e.asks), q, e)
+		if q := b.operators[b.operator(e.request)]; q != nil {
+			b.push(b.operator(e.request), q, e)
 		} else {
 			rest = append(rest, e)
 		}
@@ -42,89 +42,88 @@ func (l *lane[Asks, Gets]) divert(batch []*entrant[Asks, Gets]) []*entrant[Asks,
 }
 
 // separate moves all items of a batch that failed to the queues of their operators.
-func (l *lane[Asks, Gets]) separate(batch []*entrant[Asks, Gets], err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (b *batcher[Request, Result]) separate(batch []*item[Request, Result], err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, e := range batch {
 		if lockTimedOut(err) {
 			e.lockErr = err
 		}
-		id := l.operator(e.asks)
-		q := l.operators[id]
+		id := b.operator(e.request)
+		q := b.operators[id]
 		if q == nil {
-			q = &operatorQueue[Asks, Gets]{}
-			l.operators[id] = q
+			q = &operatorQueue[Request, Result]{}
+			b.operators[id] = q
 		}
-		l.push(id, q, e)
+		b.push(id, q, e)
 	}
 }
 
-func (l *lane[Asks, Gets]) push(operatorID int64, q *operatorQueue[Asks, Gets], e *entrant[Asks, Gets]) {
-	if l.locks.total > 0 {
-		e.lockTimer = time.AfterFunc(l.locks.total, func() { e.abandoned.Store(true) })
+func (b *batcher[Request, Result]) push(operatorID int64, q *operatorQueue[Request, Result], e *item[Request, Result]) {
+	if b.locks.total > 0 {
+		e.lockTimer = time.AfterFunc(b.locks.total, func() { e.abandoned.Store(true) })
 	}
 	q.items = append(q.items, e)
 	if !q.working {
 		q.working = true
-		l.workers.Go(func() { l.work(operatorID, q) })
+		b.workers.Go(func() { b.work(operatorID, q) })
 	}
 }
 
 // work empties an operator's queue.
-func (l *lane[Asks, Gets]) work(operatorID int64, q *operatorQueue[Asks, Gets]) {
+func (b *batcher[Request, Result]) work(operatorID int64, q *operatorQueue[Request, Result]) {
 	for {
-		batch := l.pull(operatorID, q)
+		batch := b.pull(operatorID, q)
 		if batch == nil {
 			return
 		}
-		l.requeue(q, l.attempt(q, batch))
+		b.requeue(q, b.attempt(q, batch))
 	}
 }
 
 // pull takes items to be tried together; none ends the worker.
-func (l *lane[Asks, Gets]) pull(operatorID int64, q *operatorQueue[Asks, Gets]) []*entrant[Asks, Gets] {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (b *batcher[Request, Result]) pull(operatorID int64, q *operatorQueue[Request, Result]) []*item[Request, Result] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	left := q.items[:0]
 	for _, e := range q.items {
 		switch {
 		case !e.abandoned.Load():
 			left = append(left, e)
 		case e.lockErr != nil:
-			answer([]*entrant[Asks, Gets]{e}, e.lockErr)
+			answer([]*item[Request, Result]{e}, e.lockErr)
 		default: // there was no slot for it in time
-			answer([]*entrant[Asks, Gets]{e}, errBusy)
+			answer([]*item[Request, Result]{e}, errBusy)
 		}
 	}
 	clear(q.items[len(left):])
 	if len(left) == 0 {
 		q.items, q.working = nil, false
 		if !q.blocked {
-			delete(l.operators, operatorID)
+			delete(b.operators, operatorID)
 		}
 		return nil
 	}
-	batch := append([]*entrant[Asks, Gets](nil), left[:min(len(left), l.most)]...)
+	batch := append([]*item[Request, Result](nil), left[:min(len(left), b.maxItems)]...)
 	q.items = left[len(batch):]
 	return batch
 }
 
-// requeue puts items back: the first one that waited for a lock at the end, so that
-// the others have their turn.
-func (l *lane[Asks, Gets]) requeue(q *operatorQueue[Asks, Gets], left []*entrant[Asks, Gets]) {
+// requeue puts items back, with the one that waited for a lock at the end.
+func (b *batcher[Request, Result]) requeue(q *operatorQueue[Request, Result], left []*item[Request, Result]) {
 	if len(left) == 0 {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	q.items = append(append(append([]*entrant[Asks, Gets](nil), left[1:]...), q.items...), left[0])
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q.items = append(append(append([]*item[Request, Result](nil), left[1:]...), q.items...), left[0])
 }
 
-// attempt tries items together, and where that fails one after the other. It returns
-// what is left: the item that waited for a lock in vain, and those behind it.
-func (l *lane[Asks, Gets]) attempt(q *operatorQueue[Asks, Gets], batch []*entrant[Asks, Gets]) []*entrant[Asks, Gets] {
-	err := l.tryAlone(q, batch)
-	if len(batch) == 1 || !lockTimedOut(err) && !oneIsToBlame(err) {
+// attempt tries items together, and if that fails one after the other. It returns what is
+// left: the item whose lock timed out, and those behind it.
+func (b *batcher[Request, Result]) attempt(q *operatorQueue[Request, Result], batch []*item[Request, Result]) []*item[Request, Result] {
+	err := b.tryAlone(q, batch)
+	if len(batch) == 1 || !lockTimedOut(err) && !causedByOneItem(err) {
 		if lockTimedOut(err) {
 			return batch
 		}
@@ -133,7 +132,7 @@ func (l *lane[Asks, Gets]) attempt(q *operatorQueue[Asks, Gets], batch []*entran
 	}
 	for i := range batch {
 		one := batch[i : i+1]
-		err := l.tryAlone(q, one)
+		err := b.tryAlone(q, one)
 		switch {
 		case lockTimedOut(err):
 			return batch[i:]
@@ -146,15 +145,15 @@ func (l *lane[Asks, Gets]) attempt(q *operatorQueue[Asks, Gets], batch []*entran
 	return nil
 }
 
-// tryAlone carries items of one operator through a transaction, when there is a slot.
-func (l *lane[Asks, Gets]) tryAlone(q *operatorQueue[Asks, Gets], batch []*entrant[Asks, Gets]) error {
-	l.locks.queues <- struct{}{}
-	defer func() { <-l.locks.queues }()
-	timeout := l.locks.solo
+// tryAlone runs items of one operator in a transaction, when there is a slot.
+func (b *batcher[Request, Result]) tryAlone(q *operatorQueue[Request, Result], batch []*item[Request, Result]) error {
+	b.locks.queues <- struct{}{}
+	defer func() { <-b.locks.queues }()
+	timeout := b.locks.solo
 	if !q.tried {
-		timeout = l.locks.probe
+		timeout = b.locks.probe
 	}
-	err := l.commit(batch, timeout)
+	err := b.commit(batch, timeout)
 	q.tried, q.blocked = true, lockTimedOut(err)
 	if q.blocked {
 		for _, e := range batch {

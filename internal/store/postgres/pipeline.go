@@ -12,12 +12,12 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
-// pipe is a transaction whose statements travel together, so that a fact costs
-// one or two round trips however many rows it writes: the first batch carries
-// the BEGIN, the last one the COMMIT.
+// pipe is a transaction whose statements are sent together, so that a write takes one or
+// two round trips for any number of rows: the first batch has the BEGIN, the last one the
+// COMMIT.
 //
-// What is sent with the COMMIT cannot be called back. So whatever must hold for
-// it to happen has to stop the server itself: a constraint, or guarded.
+// What is sent with the COMMIT cannot be called back. So its conditions have to fail on
+// the server: by a constraint, or by guarded.
 type pipe struct {
 	conn        *pgxpool.Conn
 	lockTimeout time.Duration
@@ -25,24 +25,24 @@ type pipe struct {
 	done        bool
 }
 
-// guarded makes a query fail that does not return a row for every element of its
-// first parameter, an array; that undoes the transaction. Dividing by zero is the
-// one way to say so in plain SQL.
+// guarded makes a query fail, and so rolls back the transaction, unless it returns a row
+// for every element of its first parameter, an array. Dividing by zero is the only way to
+// raise an error in plain SQL; see docs/decisions/0038-division-guards.md.
 func guarded(query string) string {
 	return `SELECT 1 / (count(*) = cardinality($1))::int FROM (` + query + `) AS guarded`
 }
 
 const divisionByZero = "22012"
 
-// moved reports whether err is a guard that did not hold.
+// moved reports whether err is a failed guard or a unique violation.
 func moved(err error) bool { return sqlState(err) == divisionByZero || violates(err) }
 
-// pipelined makes a fact true, in a transaction that waits for no lock longer than it
-// is told. The fact may run several times, each from the beginning.
+// pipelined runs a write in a transaction that waits at most lockTimeout for any lock.
+// It may call run several times.
 func (db *DB) pipelined(ctx context.Context, lockTimeout time.Duration, run func(*pipe) error) error {
 	return db.repeat(ctx, func(conn *pgxpool.Conn) error {
 		p := &pipe{conn: conn, lockTimeout: lockTimeout}
-		err := contained(run, p)
+		err := recovered(run, p)
 		if !p.done || err != nil {
 			p.abandon()
 		}
@@ -50,13 +50,12 @@ func (db *DB) pipelined(ctx context.Context, lockTimeout time.Duration, run func
 	})
 }
 
-// pipelinedAlone is pipelined for a fact that shares its transaction with no other,
-// and waits for locks like do.
+// pipelinedAlone is pipelined for a write that is not batched, and waits for locks like do.
 func (db *DB) pipelinedAlone(ctx context.Context, run func(*pipe) error) error {
-	return db.locks.persevere(ctx, func() error { return db.pipelined(ctx, db.locks.solo, run) })
+	return db.locks.retryLocked(ctx, func() error { return db.pipelined(ctx, db.locks.solo, run) })
 }
 
-// send sends a batch and waits for its answers.
+// send sends a batch and reads its results.
 func (p *pipe) send(batch *pgx.Batch) error {
 	ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
 	defer cancel()
@@ -74,17 +73,16 @@ func (p *pipe) Query(query string, args ...any) (sqlstore.Rows, error) {
 	return p.conn.Query(context.Background(), query, args...)
 }
 
-// commitAt is commit for a fact that has a crash point inside its transaction.
-// That is a place between the rows and the COMMIT, so where places can break, the
-// two travel apart.
-func (p *pipe) commitAt(batch *pgx.Batch, place func() error) error {
+// commitAt is commit for a write with a failpoint between its rows and the COMMIT. If
+// failpoints are built in, the two are sent separately.
+func (p *pipe) commitAt(batch *pgx.Batch, hit func() error) error {
 	if !failpoint.Enabled {
 		return p.commit(batch)
 	}
 	if err := p.send(batch); err != nil {
 		return err
 	}
-	if err := place(); err != nil {
+	if err := hit(); err != nil {
 		return err
 	}
 	return p.commit(&pgx.Batch{})
@@ -100,11 +98,11 @@ func (p *pipe) commit(batch *pgx.Batch) error {
 		}
 		return nil
 	})
-	line := lineOf(p.conn.Conn())
-	line.committing()
+	state := stateOf(p.conn.Conn())
+	state.beginCommit()
 	err := p.conn.SendBatch(context.Background(), sending).Close()
 	p.done = err == nil
-	return line.committed(err)
+	return state.endCommit(err)
 }
 
 func (p *pipe) opened(batch *pgx.Batch) *pgx.Batch {
@@ -119,8 +117,7 @@ func (p *pipe) opened(batch *pgx.Batch) *pgx.Batch {
 	return sending
 }
 
-// abandon undoes what was begun. The server undoes what a closed connection had
-// begun.
+// abandon rolls the transaction back. The server does so itself for a closed connection.
 func (p *pipe) abandon() {
 	if p.conn.Conn().IsClosed() || p.conn.Conn().PgConn().TxStatus() == 'I' {
 		return

@@ -6,47 +6,44 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// planning is how the server is to plan what a node asks of it. A node asks the
-// same few things over and over, each about a handful of rows that an index leads
-// to. So they are planned once and not for each request, which would cost more
-// than carrying them out; and planned for the index, however small a table was
-// when it was last looked at: a plan that reads a table from end to end is the
-// best one for ten rows, and is still followed when there are a million.
+// planning are the planner settings of a node's connections. A node runs the same few
+// statements over and over, each for a few rows that an index finds. So they are planned
+// once: planning them for each request would cost more than running them. And they always
+// use the index: a sequential scan is the best plan for ten rows, and would still be used
+// when there are a million.
 var planning = map[string]string{
 	"plan_cache_mode":  "force_generic_plan",
 	"enable_seqscan":   "off",
 	"enable_hashjoin":  "off",
 	"enable_mergejoin": "off",
-	// Helpers take longer to be started than a page takes to be read; and where they
-	// would pay, for a sum over many rows, they would take the processors from requests.
+	// Starting parallel workers takes longer than reading a page; and where they would
+	// help, for a sum over many rows, they would take the processors from requests.
 	"max_parallel_workers_per_gather": "0",
-	// Where there is no way around a whole table, its price is forbidding, and
-	// what is that dear would be compiled first.
+	// With enable_seqscan off a scan has a very high cost, for which the server would
+	// compile the statement first.
 	"jit": "off",
 }
 
 const (
-	// plansFor is how often a connection is used before its plans are dropped for
-	// the first time. Of a table that the server knows to be as good as empty it
-	// walks through all that there is, and holds each row against the batch; and it
-	// would go on to do so until it gathers statistics again, which takes a minute
-	// or more: time enough for a hundred thousand rows. When it plans anew, it sees
-	// how large the table has become. So that is done whenever there may be twice
-	// as much.
-	plansFor = 32
-	// plansMost is how often one is used with the same plans at most.
-	plansMost = 8192
-	// usesKey is where a connection keeps how often it was used.
+	// firstReplan is how often a connection is used before its plans are dropped for the
+	// first time. For a table that is nearly empty the server plans to read all of it, and
+	// would keep that plan until it gathers statistics again, a minute or more later and
+	// perhaps a hundred thousand rows. A new plan takes the table's present size into
+	// account. So plans are dropped whenever the number of uses has doubled.
+	firstReplan = 32
+	// replanEvery is how often a connection is used with the same plans at most.
+	replanEvery = 8192
+	// usesKey is the key of a connection's use count in its custom data.
 	usesKey = "coax uses"
 )
 
-// planAnew drops a connection's plans when they are old, before it is used. A server
-// that cannot do that is used as it is.
-func planAnew(ctx context.Context, conn *pgx.Conn) (usable bool, err error) {
+// replan drops a connection's plans when they are old, before it is used. Errors are
+// ignored.
+func replan(ctx context.Context, conn *pgx.Conn) (usable bool, err error) {
 	kept := conn.PgConn().CustomData()
 	uses, _ := kept[usesKey].(int)
 	kept[usesKey] = uses + 1
-	if doubled := uses&(uses-1) == 0; uses >= plansFor && doubled || uses > 0 && uses%plansMost == 0 {
+	if doubled := uses&(uses-1) == 0; uses >= firstReplan && doubled || uses > 0 && uses%replanEvery == 0 {
 		_, _ = conn.Exec(ctx, "DISCARD PLANS", pgx.QueryExecModeExec)
 	}
 	return !conn.IsClosed(), nil

@@ -80,7 +80,7 @@ func TestPlanning_NoSequentialScans(t *testing.T) {
 	}
 }
 
-// An operator has had many operations, and nobody has told the server yet.
+// An operator has had many operations, and the server has no statistics yet.
 func TestPlanning_KeyLookupUsesIndex(t *testing.T) {
 	t.Parallel()
 	address := migrated(t)
@@ -98,18 +98,18 @@ func TestPlanning_KeyLookupUsesIndex(t *testing.T) {
 	}
 	before := reads()
 	for i, key := range []string{keyOf(100), "key-1", "another", ""} {
-		facts, err := db.Snapshot(t.Context(), operation.SnapshotQuery{
+		snapshot, err := db.Snapshot(t.Context(), operation.SnapshotQuery{
 			OperatorID: customers[i].record.Operator.ID, IdempotencyKey: key, Kind: operation.Renew, SubscriberID: customers[i].subscriber, PlanID: "BASIC-1",
 		})
-		if err != nil || (facts.KnownID != "") != (i == 0) {
-			t.Errorf("key %q stands for %q, %v", key, facts.KnownID, err)
+		if err != nil || (snapshot.KnownID != "") != (i == 0) {
+			t.Errorf("key %q stands for %q, %v", key, snapshot.KnownID, err)
 		}
 		if _, found, err := db.OperationByKey(t.Context(), customers[i].record.Operator.ID, key); err != nil || found != (i == 0) {
 			t.Errorf("key %q is found: %v, %v", key, found, err)
 		}
 	}
 	if n := reads() - before; n > 40 {
-		t.Errorf("four questions, each asked twice, took %d entries of the operations' indexes", n)
+		t.Errorf("four queries, each run twice, took %d entries of the operations' indexes", n)
 	}
 }
 
@@ -170,8 +170,8 @@ func TestPlanning_ReplansAfterGrowth(t *testing.T) {
 	if !walksThroughAll(conn) {
 		t.Fatal("the plan has become good by itself, and proves nothing")
 	}
-	// It has not been used plansFor times yet, or a little more often than that.
-	for range 2 * plansFor {
+	// It has not been used firstReplan times yet, or a little more often than that.
+	for range 2 * firstReplan {
 		conn.Release()
 		conn = acquire()
 		if got := conn.Conn().PgConn().PID(); got != server {

@@ -11,18 +11,18 @@ import (
 // offerColumns are those of a plan p that was found by sellable, or was not.
 const offerColumns = `p.id, p.name, p.description, p.price_paise, p.months, p.type, p.main, p.addon, p.retired, p.version, p.updated_at`
 
-// possiblePlan is read by offerColumns.
-type possiblePlan struct {
+// nullablePlan is read by offerColumns.
+type nullablePlan struct {
 	id, name, description, kind, main, addon sql.NullString
 	price, months, version, updated          sql.NullInt64
 	retired                                  sql.NullBool
 }
 
-func (p *possiblePlan) targets() []any {
+func (p *nullablePlan) targets() []any {
 	return []any{&p.id, &p.name, &p.description, &p.price, &p.months, &p.kind, &p.main, &p.addon, &p.retired, &p.version, &p.updated}
 }
 
-func (p *possiblePlan) found() (subscription.Plan, bool) {
+func (p *nullablePlan) found() (subscription.Plan, bool) {
 	return subscription.Plan{
 		ID: p.id.String, Name: p.name.String, Description: p.description.String, Price: money.Paise(p.price.Int64),
 		Months: int(p.months.Int64), Type: subscription.PlanType(p.kind.String), Main: p.main.String, Addon: p.addon.String,

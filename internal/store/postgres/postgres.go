@@ -1,9 +1,8 @@
-// Package postgres remembers everything in a PostgreSQL, for an installation of
-// several nodes. It decides no business rule: each method makes one fact true in
-// a transaction of its own, whole or not at all, and each rule that must survive
-// a race rests on a constraint, a guarded UPDATE or a row lock.
+// Package postgres is the store of several nodes, in a PostgreSQL database. It decides no
+// business rule: each method is one transaction, and each rule that concurrent writes could
+// break is enforced by a constraint, a guarded UPDATE or a row lock.
 //
-// Whatever decides anything is read from the primary. Nothing here needs
+// Everything that a decision depends on is read from the primary. Nothing here needs
 // advisory locks, notifications or procedures on the server.
 package postgres
 
@@ -31,35 +30,33 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Role is what a process does with the store.
+// Role is how a process uses the store.
 type Role int
 
 const (
-	// Node serves, beside others.
+	// Node serves requests, beside other nodes.
 	Node Role = iota
-	// Tool works beside nodes for the length of a command.
+	// Tool is a command that runs beside nodes.
 	Tool
 )
 
-// Options are what a store can be told; the zero value is a node's store that
-// reports nothing.
+// Options configure a store; the zero value is a node's store that reports nothing.
 type Options struct {
 	Role Role
-	// Observe is told of every batch of admissions, reservations or settlements.
+	// Observe is called for every batch of admissions, reservations or settlements.
 	Observe Observer
-	// Acted is told of every staff action, and of what people did to their own logins,
-	// once it is committed, with the context of whoever did it. Nil tells nobody.
-	Acted func(context.Context, admin.AuditEntry)
-	// Begin is asked before a node begins a store, or opens one that has no operators
-	// yet; an error keeps it from doing so. Nil allows it.
+	// OnAuditEntry is called with every committed staff action or change of an own
+	// login, and the caller's context. It may be nil.
+	OnAuditEntry func(context.Context, admin.AuditEntry)
+	// Begin is called before a node creates a store or opens one without operators; an
+	// error stops it. It may be nil.
 	Begin func() error
 }
 
-// Observer is told what the store does. It brings its own clock.
+// Observer observes the store's batches. It brings its own clock.
 type Observer interface {
-	// Batch is called when so many facts are about to share one commit, and
-	// what it returns when that commit has returned.
-	Batch(facts int) (done func())
+	// Batch is called before writes share a commit, and done when it has returned.
+	Batch(writes int) (done func())
 }
 
 // DB is an open store.
@@ -68,21 +65,21 @@ type DB struct {
 	where string // the address without its password, for messages
 	role  Role
 	pool  *pgxpool.Pool
-	// What many callers have at a time goes together.
-	questions    *lane[operation.SnapshotQuery, answered]
-	admissions   *lane[access.Admission, access.Admitted]
-	reservations *lane[operation.Draft, operation.Operation]
-	settlements  *lane[settling, operation.Operation]
-	// committing is shared by the lanes that write.
-	committing *baton
-	locks      *lockWaits
-	// waiting counts the facts that have no connection yet.
+	// The batchers run the requests of many callers together.
+	snapshots    *batcher[operation.SnapshotQuery, snapshotResult]
+	admissions   *batcher[access.Admission, access.Admitted]
+	reservations *batcher[operation.Draft, operation.Operation]
+	settlements  *batcher[settling, operation.Operation]
+	// commitOrder is shared by the batchers that write.
+	commitOrder *commitOrder
+	locks       *lockWaits
+	// waiting counts the writes that have no connection yet.
 	waiting atomic.Int64
-	// primaries counts the servers that were lost; a connection belongs to one.
-	primaries atomic.Int64
-	broken    chan struct{} // never closed: another primary may come
-	ids       *subscription.IDs
-	acted     func(context.Context, admin.AuditEntry)
+	// primaries counts the primaries that were lost; each connection belongs to one.
+	primaries    atomic.Int64
+	broken       chan struct{} // never closed: another primary may come
+	ids          *subscription.IDs
+	onAuditEntry func(context.Context, admin.AuditEntry)
 	// keys sign staff actions and digests; nil until UseIntegrityKeys.
 	keys atomic.Pointer[integrity.Keys]
 }
@@ -97,39 +94,37 @@ const (
 	statementTimeout = 10 * time.Second
 	// acquireTimeout is for a connection; longer than two dead hosts take.
 	acquireTimeout = 3 * connectTimeout
-	// readyTimeout is for the question whether requests should come here.
+	// readyTimeout is for Ready.
 	readyTimeout = 3 * time.Second
 )
 
-// session is what every connection asks of the server.
+// session are the settings of every connection.
 var session = map[string]string{
 	"application_name": "coax",
-	// None, whatever the role or the database says: a COMMIT that it ends while
-	// it waits for the standby counts as done, although the standby may not have
-	// it.
+	// None, whatever is set for the role or the database: a COMMIT that is cancelled while
+	// it waits for the standby is committed, although the standby may not have it.
 	"statement_timeout": "0",
-	// A node that stands still in the middle of a transaction must not keep
-	// the others from its rows. Whoever waits for them waits for longer than
-	// that, and is served. A write waits by trying again; see lockWaits.
+	// A node that hangs in a transaction must not block its rows for others. Those wait
+	// longer than that, and succeed. A write waits by trying again; see lockWaits.
 	"idle_in_transaction_session_timeout": "5s",
 	"lock_timeout":                        "7s",
-	// The server notices a node that is gone without a word.
+	// The server notices a node that is gone.
 	"tcp_keepalives_idle":     "5",
 	"tcp_keepalives_interval": "2",
 	"tcp_keepalives_count":    "3",
 }
 
-// Open opens the store at a postgres:// address, which may name several hosts. A
-// node brings the schema up to date; a tool demands that it is.
+// Open opens the store at a postgres:// address, which may have several hosts. A node
+// migrates the schema; a tool requires the current one.
 func Open(ctx context.Context, address string, options Options) (*DB, error) {
 	config, err := readAddress(address)
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{where: Redact(address), role: options.Role, broken: make(chan struct{}), committing: newBaton(courtesy), locks: newLockWaits(config.MaxConns), ids: subscription.NewIDs(subscription.IDDigits), acted: options.Acted}
+	db := &DB{where: Redact(address), role: options.Role, broken: make(chan struct{}), commitOrder: newCommitOrder(maxOrderWait), locks: newLockWaits(config.MaxConns), ids: subscription.NewIDs(subscription.IDDigits), onAuditEntry: options.OnAuditEntry}
 	db.Store = sqlstore.New(sqlEngine{db}, dialect, options.Role == Tool)
-	config.BeforeConnect = db.keepLine
-	config.PrepareConn = planAnew
+	config.BeforeConnect = db.prepareConn
+	config.PrepareConn = replan
 	if db.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("prepare to connect: %w", err)
 	}
@@ -137,7 +132,7 @@ func Open(ctx context.Context, address string, options Options) (*DB, error) {
 		db.pool.Close()
 		return nil, err
 	}
-	db.openFacts()
+	db.openSnapshots()
 	db.openAdmission(options.Observe)
 	db.openReservation(options.Observe)
 	db.openSettlement(options.Observe)
@@ -177,7 +172,7 @@ func (db *DB) hasOperators(ctx context.Context) (found bool, err error) {
 	return found, err
 }
 
-// CheckAddress says what is wrong with an address, without trying it.
+// CheckAddress validates an address without connecting.
 func CheckAddress(address string) error {
 	_, err := readAddress(address)
 	return err
@@ -221,35 +216,34 @@ func readAddress(address string) (*pgxpool.Config, error) {
 	}
 	dialer := &net.Dialer{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3},
-		Control:         giveUpOnSilence,
+		Control:         setUserTimeout,
 	}
 	config.ConnConfig.DialFunc = dialer.DialContext
 	return config, nil
 }
 
-// OpenSQL opens an address for database/sql, with one connection that stays open
-// for as long as it takes: for the audit, which walks through everything at its
-// own pace, and is planned for that.
+// OpenSQL opens an address for database/sql, with one connection without an idle timeout
+// and with the server's own planner settings: for the audit, which reads everything.
 func OpenSQL(address string) (*sql.DB, error) {
 	config, err := readAddress(address)
 	if err != nil {
 		return nil, err
 	}
 	delete(config.ConnConfig.RuntimeParams, "idle_in_transaction_session_timeout")
-	forWholeTables(config.ConnConfig)
+	defaultPlanning(config.ConnConfig)
 	pool := stdlib.OpenDB(*config.ConnConfig)
 	pool.SetMaxOpenConns(1)
 	return pool, nil
 }
 
-// forWholeTables leaves planning to the server, for what goes through everything.
-func forWholeTables(config *pgx.ConnConfig) {
+// defaultPlanning removes our planner settings, for statements that read whole tables.
+func defaultPlanning(config *pgx.ConnConfig) {
 	for name := range planning {
 		delete(config.RuntimeParams, name)
 	}
 }
 
-// checkDurability reads back what the promises rest on.
+// checkDurability checks the server settings that durability depends on.
 func (db *DB) checkDurability(ctx context.Context) error {
 	var fsync, commits, pages string
 	err := db.pool.QueryRow(ctx, `
@@ -265,8 +259,7 @@ func (db *DB) checkDurability(ctx context.Context) error {
 	return nil
 }
 
-// Ready reports whether the store can be read and written, within a time that
-// whoever spreads the load can wait.
+// Ready reports whether the store can be read and written, within readyTimeout.
 func (db *DB) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -282,43 +275,42 @@ func (db *DB) Ready(ctx context.Context) error {
 	return nil
 }
 
-// ServerTime is the database's clock.
+// ServerTime returns the database's time.
 func (db *DB) ServerTime(ctx context.Context) (time.Time, error) {
 	var at time.Time
 	if err := db.pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&at); err != nil {
-		return at, fmt.Errorf("ask the store for its time: %w", err)
+		return at, fmt.Errorf("read the server's time: %w", err)
 	}
 	return at, nil
 }
 
-// Broken is never closed: a primary that is gone may come back, or another be
-// promoted.
+// Broken is never closed: a lost primary may come back, or a standby be promoted.
 func (db *DB) Broken() <-chan struct{} { return db.broken }
 
-// Queued is how many facts wait for a connection or for a batch.
+// Queued is how many writes wait for a connection or for a batch.
 func (db *DB) Queued() int {
 	queued := int(db.waiting.Load())
-	for _, lane := range db.lanes() {
-		queued += lane.queued()
+	for _, batcher := range db.batchers() {
+		queued += batcher.queued()
 	}
 	return queued
 }
 
-// Close waits for the facts that were accepted and lets go of the connections.
+// Close waits for accepted writes and closes the connections.
 func (db *DB) Close() error {
-	for _, lane := range db.lanes() {
-		lane.stop()
+	for _, batcher := range db.batchers() {
+		batcher.stop()
 	}
 	db.pool.Close()
 	return nil
 }
 
-// anyLane is a lane, whatever goes through it.
-type anyLane interface {
+// anyBatcher is a batcher of any kind.
+type anyBatcher interface {
 	queued() int
 	stop()
 }
 
-func (db *DB) lanes() []anyLane {
-	return []anyLane{db.questions, db.admissions, db.reservations, db.settlements}
+func (db *DB) batchers() []anyBatcher {
+	return []anyBatcher{db.snapshots, db.admissions, db.reservations, db.settlements}
 }

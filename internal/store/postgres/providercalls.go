@@ -9,8 +9,8 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// happening is one move of an operation, for its history.
-type happening struct {
+// event is a change of an operation's state, for its history.
+type event struct {
 	operationID      string
 	from, to         operation.State
 	epoch            int64
@@ -18,15 +18,15 @@ type happening struct {
 	at               int64
 }
 
-var eventColumns = columns[happening]{
-	textColumn("operation_id", func(h happening) string { return h.operationID }),
-	textColumn("from_status", func(h happening) string { return string(h.from) }),
-	textColumn("to_status", func(h happening) string { return string(h.to) }),
-	intColumn("epoch", func(h happening) int64 { return h.epoch }),
-	textColumn("node", func(h happening) string { return h.node }),
-	textColumn("actor", func(h happening) string { return h.actor }),
-	textColumn("reason", func(h happening) string { return h.why }),
-	intColumn("at", func(h happening) int64 { return h.at }),
+var eventColumns = columns[event]{
+	textColumn("operation_id", func(e event) string { return e.operationID }),
+	textColumn("from_status", func(e event) string { return string(e.from) }),
+	textColumn("to_status", func(e event) string { return string(e.to) }),
+	intColumn("epoch", func(e event) int64 { return e.epoch }),
+	textColumn("node", func(e event) string { return e.node }),
+	textColumn("actor", func(e event) string { return e.actor }),
+	textColumn("reason", func(e event) string { return e.why }),
+	intColumn("at", func(e event) int64 { return e.at }),
 }
 
 var insertEvents = `
@@ -36,40 +36,40 @@ var insertEvents = `
 
 // writeEvents adds an event to each operation's history. The operations' rows are
 // locked by the transaction, so their numbers have no gaps and no duplicates.
-func writeEvents(batch *pgx.Batch, all []happening) {
+func writeEvents(batch *pgx.Batch, all []event) {
 	if len(all) > 0 {
 		batch.Queue(insertEvents, eventColumns.args(all)...)
 	}
 }
 
-// callOf is what the provider was asked about an operation, and by whom.
-type callOf struct {
+// callRow is a call to the provider, with its operation and node.
+type callRow struct {
 	operation.ProviderCall
 	operationID, node string
 }
 
-func callsOf(operationID, node string, calls []operation.ProviderCall) []callOf {
-	return column(calls, func(call operation.ProviderCall) callOf { return callOf{call, operationID, node} })
+func callsOf(operationID, node string, calls []operation.ProviderCall) []callRow {
+	return column(calls, func(call operation.ProviderCall) callRow { return callRow{call, operationID, node} })
 }
 
-var callColumns = columns[callOf]{
-	textColumn("operation_id", func(c callOf) string { return c.operationID }),
-	textColumn("reference", func(c callOf) string { return c.Reference }),
-	textColumn("kind", func(c callOf) string { return c.What }),
-	textColumn("component", func(c callOf) string { return c.Component }),
-	textColumn("outcome", func(c callOf) string { return c.Reply.Outcome.String() }),
-	nullTextColumn("provider_transaction_id", func(c callOf) string { return c.Reply.Transaction }),
+var callColumns = columns[callRow]{
+	textColumn("operation_id", func(c callRow) string { return c.operationID }),
+	textColumn("reference", func(c callRow) string { return c.Reference }),
+	textColumn("kind", func(c callRow) string { return c.What }),
+	textColumn("component", func(c callRow) string { return c.Component }),
+	textColumn("outcome", func(c callRow) string { return c.Reply.Outcome.String() }),
+	nullTextColumn("provider_transaction_id", func(c callRow) string { return c.Reply.Transaction }),
 	// Our own text for staff, or else the provider's for customers.
-	textColumn("detail", func(c callOf) string { return cmp.Or(c.Reply.Detail, c.Reply.Message) }),
-	textColumn("node", func(c callOf) string { return c.node }),
-	timeColumn("asked_at", func(c callOf) time.Time { return c.AskedAt }),
-	nullTimeColumn("answered_at", func(c callOf) time.Time { return c.AnsweredAt }),
+	textColumn("detail", func(c callRow) string { return cmp.Or(c.Reply.Detail, c.Reply.Message) }),
+	textColumn("node", func(c callRow) string { return c.node }),
+	timeColumn("asked_at", func(c callRow) time.Time { return c.AskedAt }),
+	nullTimeColumn("answered_at", func(c callRow) time.Time { return c.AnsweredAt }),
 }
 
 var insertCalls = `INSERT INTO provider_calls (` + names(callColumns) + `) SELECT * FROM ` + unnest(1, callColumns)
 
 // writeCalls saves the calls to the provider and its replies.
-func writeCalls(batch *pgx.Batch, all []callOf) {
+func writeCalls(batch *pgx.Batch, all []callRow) {
 	if len(all) == 0 {
 		return
 	}
@@ -81,8 +81,7 @@ func writeCalls(batch *pgx.Batch, all []callOf) {
 	}
 }
 
-// raiseException queues what only a person can decide, once for each operation and
-// kind.
+// raiseException saves an exception for staff to decide, once for each operation and kind.
 func raiseException(batch *pgx.Batch, e operation.Exception) {
 	batch.Queue(`
 		INSERT INTO exceptions (operation_id, kind, detail, created_at) VALUES ($1, $2, $3, $4)

@@ -26,7 +26,7 @@ const (
 )
 
 // BenchmarkRenewals is everything that the store does for a renewal: it is let in,
-// judged on its facts, reserved and settled, by many clients at once, on one node and
+// checked against its snapshot, reserved and settled, by many clients at once, on one node and
 // on three that share them. What counts on a machine that others use as well is the
 // time of processors that it took, here and in the server, and not the time that
 // passed; flushes depend on neither, and tell how many share a batch.
@@ -88,11 +88,11 @@ func renewing(b *testing.B, db *DB, c customer, round int64) error {
 	if err != nil || !admitted.Counted {
 		return fmt.Errorf("admitted %+v: %w", admitted, err)
 	}
-	facts, err := db.Snapshot(ctx, operation.SnapshotQuery{OperatorID: c.record.Operator.ID, Kind: operation.Renew, SubscriberID: c.subscriber, PlanID: "BASIC-1", IdempotencyKey: key, Provider: "test", DuplicatesSince: noon})
-	if err != nil || facts.KnownID != "" {
-		return fmt.Errorf("known as %s: %w", facts.KnownID, err)
+	snapshot, err := db.Snapshot(ctx, operation.SnapshotQuery{OperatorID: c.record.Operator.ID, Kind: operation.Renew, SubscriberID: c.subscriber, PlanID: "BASIC-1", IdempotencyKey: key, Provider: "test", DuplicatesSince: noon})
+	if err != nil || snapshot.KnownID != "" {
+		return fmt.Errorf("known as %s: %w", snapshot.KnownID, err)
 	}
-	draft := c.renewal(key, facts.Subscriber.Version)
+	draft := c.renewal(key, snapshot.Subscriber.Version)
 	op, err := db.Reserve(ctx, draft)
 	if err != nil {
 		return fmt.Errorf("reserve: %w", err)

@@ -15,34 +15,34 @@ import (
 
 const maxReservations = 128
 
-// reserving is one draft that waits to be made true.
-type reserving = entrant[operation.Draft, operation.Operation]
+// reserving is one draft that waits for a batch.
+type reserving = item[operation.Draft, operation.Operation]
 
 func (db *DB) openReservation(observe Observer) {
-	db.reservations = openLane(laneOptions[operation.Draft, operation.Operation]{
-		observe: observe, baton: db.committing, most: unlessBreakable(maxReservations), locks: db.locks,
+	db.reservations = newBatcher(batcherOptions[operation.Draft, operation.Operation]{
+		observe: observe, order: db.commitOrder, maxItems: batchLimit(maxReservations), locks: db.locks,
 		operator: func(d operation.Draft) int64 { return d.OperatorID },
-		together: db.reserveTogether,
+		run:      db.reserveBatch,
 	})
 }
 
-// unlessBreakable is how many facts may share a transaction that has a crash point
-// inside: where turns can break, each fact passes its own.
-func unlessBreakable(most int) int {
+// batchLimit is how many items may share a transaction that has a failpoint inside: if
+// failpoints are built in, each item has its own.
+func batchLimit(limit int) int {
 	if failpoint.Enabled {
 		return 1
 	}
-	return most
+	return limit
 }
 
-// Reserve makes a draft true as a whole, in one round trip that it shares with
-// whoever else is reserving. Each thing it rests on is a guard of its own: the
-// unique key, the subscriber's version, the one open operation, the plan's
-// version, the balance, maintenance mode being off. Where one does not hold, the
-// server undoes the whole, the neighbours with it; then each operator's drafts are
-// made true, or refused, by themselves.
+// Reserve commits a draft, in one round trip that it shares with other reservations.
+// Everything that the draft depends on is checked by the same statements: the unique
+// idempotency key, the subscriber's version, that no other operation is open, the plan's
+// version, the balance, and that maintenance mode is off. If a check fails, the server
+// rolls the whole batch back; then each operator's drafts are committed or refused
+// separately.
 func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
-	op, err := db.reservations.through(ctx, d)
+	op, err := db.reservations.do(ctx, d)
 	if moved(err) {
 		return operation.Operation{}, operation.ErrMoved
 	}
@@ -52,12 +52,12 @@ func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operati
 	return op, nil
 }
 
-// reserveTogether carries a batch through one transaction. Rows are locked in the
-// order that every fact keeps: plans, subscribers, wallets, and each kind by its
-// keys, so that batches of several nodes wait for each other and never in a circle.
-func (db *DB) reserveTogether(all []*reserving, lockTimeout time.Duration) error {
+// reserveBatch commits a batch in one transaction. All writes lock rows in the same order:
+// plans, subscribers, wallets, and each table by key, so that batches of several nodes do
+// not deadlock.
+func (db *DB) reserveBatch(all []*reserving, lockTimeout time.Duration) error {
 	return db.pipelined(context.Background(), lockTimeout, func(p *pipe) error {
-		drafts := column(all, func(r *reserving) *operation.Draft { return &r.asks })
+		drafts := column(all, func(r *reserving) *operation.Draft { return &r.request })
 		var known, fresh []*operation.Draft
 		for _, d := range drafts {
 			if d.Kind == operation.Activate {
@@ -76,8 +76,8 @@ func (db *DB) reserveTogether(all []*reserving, lockTimeout time.Duration) error
 	})
 }
 
-// guardPlans holds if the plans are still those that the drafts were priced from,
-// and keeps them so until the commit.
+// guardPlans checks that the plans are still the versions that the drafts were priced
+// from, and locks them until the commit.
 func guardPlans(batch *pgx.Batch, drafts []*operation.Draft) {
 	type plan struct {
 		id      string
@@ -226,9 +226,9 @@ func readReserved(row sqlstore.Row, all []*reserving, slots []walletSlot) error 
 	}
 	for i, r := range all {
 		n := slots[i].wallet - 1
-		r.gets = r.asks.Operation
-		r.gets.CommissionBPS = int(rates[n])
-		r.gets.WalletBefore = money.Paise(balances[n] + slots[i].laterPaise).Add(r.asks.Amount)
+		r.result = r.request.Operation
+		r.result.CommissionBPS = int(rates[n])
+		r.result.WalletBefore = money.Paise(balances[n] + slots[i].laterPaise).Add(r.request.Amount)
 	}
 	return nil
 }

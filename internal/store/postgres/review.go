@@ -14,8 +14,7 @@ import (
 
 var _ operation.ReviewStore = (*DB)(nil)
 
-// TakeOver ends every lease at once. Nothing here can tell that nobody else is
-// there to hold one: only whoever knows may call it.
+// TakeOver ends every lease at once. The caller must know that no other node is running.
 func (db *DB) TakeOver(ctx context.Context, now time.Time) error {
 	return db.do(ctx, func(tx *tx) error {
 		_, err := tx.Exec(`UPDATE operations SET lease_until = $1 WHERE status = 'processing' AND lease_until > $1`, now.UnixMilli())
@@ -23,7 +22,7 @@ func (db *DB) TakeOver(ctx context.Context, now time.Time) error {
 	})
 }
 
-// Due looks which queues have something to be claimed.
+// Due reports which queues have something to claim.
 func (db *DB) Due(ctx context.Context, now time.Time) (due operation.Due, err error) {
 	err = db.read(ctx).QueryRow(`
 		SELECT EXISTS (SELECT 1 FROM operations WHERE status = 'processing' AND lease_until <= $1)
@@ -37,13 +36,13 @@ func (db *DB) Due(ctx context.Context, now time.Time) (due operation.Due, err er
 	return due, nil
 }
 
-// abandonedBatch bounds how many operations of dead nodes one commit puts into
+// abandonedBatch limits how many operations with an expired lease one commit puts into
 // review.
 const abandonedBatch = 256
 
-// ClaimReviews takes operations in review whose time has come. Those whose holder is
-// gone are in review from here on, and due at once. Nodes share the work without a
-// leader: what another one is just taking is skipped.
+// ClaimReviews claims operations in review that are due. Operations whose lease has
+// expired are put into review first, and are due at once. Nodes share the work without a
+// leader: rows that another node is claiming are skipped.
 func (db *DB) ClaimReviews(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
 	var claimed []operation.Operation
 	err := db.do(ctx, func(tx *tx) error {
@@ -58,8 +57,8 @@ func (db *DB) ClaimReviews(ctx context.Context, c operation.Claim) ([]operation.
 			return fmt.Errorf("look for operations whose lease has ended: %w", err)
 		}
 		moves := &pgx.Batch{}
-		writeEvents(moves, column(abandoned, func(op operation.Operation) happening {
-			return happening{op.ID, operation.Processing, operation.NeedsReview, op.Epoch, c.Node, "", "its holder was not heard of", c.Now.UnixMilli()}
+		writeEvents(moves, column(abandoned, func(op operation.Operation) event {
+			return event{op.ID, operation.Processing, operation.NeedsReview, op.Epoch, c.Node, "", "its holder was not heard of", c.Now.UnixMilli()}
 		}))
 		if err := tx.send(moves); err != nil {
 			return fmt.Errorf("put operations into review: %w", err)
@@ -70,8 +69,8 @@ func (db *DB) ClaimReviews(ctx context.Context, c operation.Claim) ([]operation.
 	return claimed, err
 }
 
-// reviewKind is one queue of follow-ups: which operations are in it, when they are
-// due, and what a claim changes.
+// reviewKind is a queue of follow-ups: the condition for its operations, the column that
+// says when they are due, and what a claim sets.
 type reviewKind struct{ member, due, set string }
 
 var (
@@ -89,9 +88,9 @@ var (
 	}
 )
 
-// claim takes what is due of a queue, operator by operator, beginning with those
-// behind the one that was served last. The index is walked from operator to operator,
-// so that it does not matter how many operations one of them has in the queue.
+// claim claims what is due in a queue, operator by operator, starting after the one that
+// was served last. It skips through the index from operator to operator, so its cost does
+// not depend on how many operations one of them has in the queue.
 func claim(tx *tx, c operation.Claim, kind reviewKind) ([]operation.Operation, error) {
 	next := `SELECT min(n.operator_id) FROM operations n WHERE ` + kind.member
 	statement := `
@@ -133,7 +132,7 @@ func claim(tx *tx, c operation.Claim, kind reviewKind) ([]operation.Operation, e
 	return claimed, nil
 }
 
-// Postpone lets go of an operation in review until later.
+// Postpone releases an operation in review until its next check.
 func (db *DB) Postpone(ctx context.Context, p operation.Postponement) (bool, error) {
 	var changed int64
 	err := db.do(ctx, func(tx *tx) error {
@@ -154,13 +153,13 @@ func (db *DB) Postpone(ctx context.Context, p operation.Postponement) (bool, err
 	return changed == 1, nil
 }
 
-// ClaimAddons takes add-ons that are missing and due; the moment that they are
-// taken until keeps others away.
+// ClaimAddons claims missing add-ons that are due. Their new due time keeps other
+// workers away.
 func (db *DB) ClaimAddons(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
 	return db.claimFrom(ctx, c, addonQueue)
 }
 
-// ClaimLateChecks takes refunded operations that the provider is still to be told of.
+// ClaimLateChecks claims refunded operations that the provider has yet to be told of.
 func (db *DB) ClaimLateChecks(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
 	return db.claimFrom(ctx, c, lateCheckQueue)
 }
@@ -173,8 +172,8 @@ func (db *DB) claimFrom(ctx context.Context, c operation.Claim, kind reviewKind)
 	return claimed, err
 }
 
-// SettleAddon writes what became of an add-on, if it is still in the given hands and
-// nobody has closed it.
+// SettleAddon saves the outcome of an add-on, if its epoch is the given one and it is not
+// closed.
 func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) error {
 	return db.do(ctx, func(tx *tx) error {
 		changed, err := tx.Exec(`
@@ -211,7 +210,7 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 	})
 }
 
-// CloseLateCheck writes what came of telling the provider of a refund.
+// CloseLateCheck saves the result of telling the provider of a refund.
 func (db *DB) CloseLateCheck(ctx context.Context, c operation.LateCheck) error {
 	return db.do(ctx, func(tx *tx) error {
 		_, err := tx.Exec(`UPDATE operations SET next_check_at = $3 WHERE id = $1 AND `+unindexed+` = 'failed' AND checks = $2`, c.OperationID, c.Check, sqlstore.Millis(c.Again))

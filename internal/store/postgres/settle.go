@@ -16,78 +16,76 @@ import (
 
 const maxSettlements = 128
 
-// settling is a settlement of an operation that is open in the right hands.
+// settling is a settlement and its operation, which is open under the settlement's epoch.
 type settling struct {
 	operation.Settlement
 	before operation.Operation
 }
 
-// settlingEntrant is one settlement that waits to be made true.
-type settlingEntrant = entrant[settling, operation.Operation]
+// settlingItem is one settlement that waits for a batch.
+type settlingItem = item[settling, operation.Operation]
 
 func (db *DB) openSettlement(observe Observer) {
-	db.settlements = openLane(laneOptions[settling, operation.Operation]{
-		observe: observe, baton: db.committing, most: unlessBreakable(maxSettlements), locks: db.locks,
+	db.settlements = newBatcher(batcherOptions[settling, operation.Operation]{
+		observe: observe, order: db.commitOrder, maxItems: batchLimit(maxSettlements), locks: db.locks,
 		operator: func(s settling) int64 { return s.before.OperatorID },
-		together: db.settleTogether,
+		run:      db.settleBatch,
 	})
 }
 
-// Settle moves an operation that is still open in the given hands. Everything
-// that follows from it is written in the same stroke: money, books, commission,
-// subscriber, history, evidence.
+// Settle moves an operation that is still open under the given epoch. Wallet, ledger,
+// commission, subscriber, history and provider calls are written in the same commit.
 //
-// Whoever has the operation in hand says what they know of it. Then it takes one
-// round trip, shared with whoever else is settling: the server undoes it if the
-// operation has gone into other hands since. Only where it has, or where nothing
-// is known of it, is it looked at first.
+// If the caller passes the operation that it holds, that takes one round trip, shared
+// with other settlements: the server rolls it back if the epoch has changed since.
+// Otherwise, or if it has, the operation is locked and read first.
 func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Operation, bool, error) {
-	// What has been in review is looked at, for what the provider said meanwhile.
+	// An operation in review is read first, with the provider's replies in the meantime.
 	if s.Held != nil && s.Held.State == operation.Processing && s.Fits(*s.Held) {
-		op, err := db.settlements.through(ctx, settling{s, *s.Held})
+		op, err := db.settlements.do(ctx, settling{s, *s.Held})
 		if err == nil {
 			return op, true, nil
 		}
 		if !moved(err) {
 			return operation.Operation{}, false, fmt.Errorf("settle %s: %w", s.OperationID, err)
 		}
-		// It was taken out of the caller's hands, who may hang up no more.
+		// Another node has the operation now: its calls must be saved even if the caller cancels.
 		ctx = context.WithoutCancel(ctx)
 	}
-	return db.settleLooking(ctx, s)
+	return db.settleLocked(ctx, s)
 }
 
-// settleTogether carries a batch through one transaction.
-func (db *DB) settleTogether(all []*settlingEntrant, lockTimeout time.Duration) error {
+// settleBatch commits a batch in one transaction.
+func (db *DB) settleBatch(all []*settlingItem, lockTimeout time.Duration) error {
 	return db.pipelined(context.Background(), lockTimeout, func(p *pipe) error {
 		batch := &pgx.Batch{}
-		settle(batch, column(all, func(e *settlingEntrant) settling { return e.asks }))
+		settle(batch, column(all, func(e *settlingItem) settling { return e.request }))
 		err := p.commitAt(batch, func() error { return failpoint.Hit("S.in") })
 		for _, e := range all {
-			e.gets = e.asks.After(e.asks.before)
+			e.result = e.request.After(e.request.before)
 		}
 		return err
 	})
 }
 
-// settleLooking takes two round trips: the operation is locked and looked at, and
-// then everything is written.
-func (db *DB) settleLooking(ctx context.Context, s operation.Settlement) (operation.Operation, bool, error) {
+// settleLocked takes two round trips: it locks and reads the operation, and then writes
+// everything.
+func (db *DB) settleLocked(ctx context.Context, s operation.Settlement) (operation.Operation, bool, error) {
 	var op operation.Operation
 	var settled bool
 	err := db.pipelinedAlone(ctx, func(p *pipe) error {
-		looking := &pgx.Batch{}
-		looking.Queue(`SELECT `+sqlstore.OperationColumns+` FROM operations WHERE id = $1 FOR NO KEY UPDATE`, s.OperationID).
+		reading := &pgx.Batch{}
+		reading.Queue(`SELECT `+sqlstore.OperationColumns+` FROM operations WHERE id = $1 FOR NO KEY UPDATE`, s.OperationID).
 			QueryRow(func(row pgx.Row) (err error) {
 				op, err = sqlstore.ReadOperation(row)
 				return err
 			})
-		var said []operation.Reply
-		looking.Queue(definiteAnswers, s.OperationID).Query(func(rows pgx.Rows) (err error) {
-			said, err = sqlstore.Collect(rows, nil, readAnswer)
+		var replies []operation.Reply
+		reading.Queue(definiteReplies, s.OperationID).Query(func(rows pgx.Rows) (err error) {
+			replies, err = sqlstore.Collect(rows, nil, readReply)
 			return err
 		})
-		if err := p.send(looking); err != nil {
+		if err := p.send(reading); err != nil {
 			return err
 		}
 		writing := &pgx.Batch{}
@@ -95,11 +93,11 @@ func (db *DB) settleLooking(ctx context.Context, s operation.Settlement) (operat
 			one := settling{s, op}
 			settle(writing, []settling{one})
 			op = s.After(op)
-			for _, e := range s.Contradictions(op, said) {
+			for _, e := range s.Contradictions(op, replies) {
 				raiseException(writing, e)
 			}
 		} else {
-			keepWord(writing, op, s)
+			saveCalls(writing, op, s)
 		}
 		return p.commitAt(writing, func() error { return failpoint.Hit("S.in") })
 	})
@@ -112,24 +110,24 @@ func (db *DB) settleLooking(ctx context.Context, s operation.Settlement) (operat
 	return op, settled, nil
 }
 
-// definiteAnswers are what the provider told nodes that had lost the operation by
-// then.
-const definiteAnswers = `
+// definiteReplies reads the provider's replies with a known outcome, also those to nodes
+// that had lost the operation.
+const definiteReplies = `
 	SELECT outcome, coalesce(provider_transaction_id, ''), detail FROM provider_calls
 	 WHERE operation_id = $1 AND reference = $1 AND outcome <> 'unknown' ORDER BY id`
 
-func readAnswer(row sqlstore.Row) (a operation.Reply, err error) {
+func readReply(row sqlstore.Row) (a operation.Reply, err error) {
 	var outcome string
 	err = row.Scan(&outcome, &a.Transaction, &a.Message)
 	a.Outcome = operation.ParseOutcome(outcome)
 	return a, err
 }
 
-// keepWord queues what the provider said where somebody else has settled the
-// operation, or holds it now: it is evidence all the same.
-func keepWord(batch *pgx.Batch, op operation.Operation, s operation.Settlement) {
+// saveCalls saves the provider calls of a settlement that came too late: another node has
+// settled the operation, or holds it now.
+func saveCalls(batch *pgx.Batch, op operation.Operation, s operation.Settlement) {
 	if s.Repeats(op) {
-		return // it was kept the first time
+		return // they were saved the first time
 	}
 	for _, e := range s.Contradicts(op) {
 		raiseException(batch, e)
@@ -137,16 +135,15 @@ func keepWord(batch *pgx.Batch, op operation.Operation, s operation.Settlement) 
 	writeCalls(batch, callsOf(s.OperationID, s.Node, s.Calls))
 }
 
-// settle queues everything that settlements write. Rows are locked in the order
-// that every fact keeps: operations, subscribers, wallets. The operations need not
-// be locked in an order of their own: each is in one pair of hands, and who has
-// lost it finds another epoch, without waiting.
+// settle queues everything that settlements write. All writes lock rows in the same order:
+// operations, subscribers, wallets. Operations need no order among themselves: each has
+// one holder, and a stale holder finds another epoch without waiting.
 func settle(batch *pgx.Batch, all []settling) {
 	moveOperations(batch, all)
 	var confirmed, refunded []settling
 	var subscribers []string
 	var operators []int64
-	var calls []callOf
+	var calls []callRow
 	for _, s := range all {
 		switch s.To {
 		case operation.Success:
@@ -175,7 +172,7 @@ func settle(batch *pgx.Batch, all []settling) {
 		refund(batch, s)
 	}
 	writeCalls(batch, calls)
-	writeEvents(batch, column(all, func(s settling) happening {
-		return happening{s.before.ID, s.before.State, s.To, s.Epoch, s.Node, s.Actor, s.Why, s.At.UnixMilli()}
+	writeEvents(batch, column(all, func(s settling) event {
+		return event{s.before.ID, s.before.State, s.To, s.Epoch, s.Node, s.Actor, s.Why, s.At.UnixMilli()}
 	}))
 }

@@ -28,7 +28,7 @@ func TestSettle_ReturnsStoredOperation(t *testing.T) {
 		"refused": func(s *operation.Settlement) {
 			s.To, s.Reason, s.ProviderMessage, s.ProviderTransaction = operation.Failed, operation.ProviderRejected, "no such box", ""
 		},
-		"refunded by somebody": func(s *operation.Settlement) {
+		"refunded by staff": func(s *operation.Settlement) {
 			s.To, s.Reason, s.Actor, s.NextCheckAt = operation.Failed, operation.RejectedByReview, "test:asha", noon.Add(time.Hour)
 		},
 		"not known": func(s *operation.Settlement) {

@@ -46,7 +46,7 @@ func moveOperations(batch *pgx.Batch, all []settling) {
 	batch.Queue(updateMoved, moveColumns.args(all)...)
 }
 
-// completed is when the operation is over; zero if it is not.
+// completed returns when the operation ended; zero if it is open.
 func (s settling) completed() time.Time {
 	if s.To.Open() {
 		return time.Time{}
@@ -54,7 +54,7 @@ func (s settling) completed() time.Time {
 	return s.At
 }
 
-// underReview is since when it is in review; zero if it is over.
+// underReview returns since when it is in review; zero if it has ended.
 func (s settling) underReview() time.Time {
 	if s.To.Open() {
 		return s.At

@@ -16,49 +16,49 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-const maxQuestions = 128
+const maxSnapshots = 128
 
-// questioning is one question that waits to be answered.
-type questioning = entrant[operation.SnapshotQuery, answered]
+// snapshotItem is one query that waits for a batch.
+type snapshotItem = item[operation.SnapshotQuery, snapshotResult]
 
-// answered is what there is to a question; found, if there is such an operator.
-type answered struct {
-	facts operation.Snapshot
-	found bool
+// snapshotResult is a snapshot; found is false if there is no such operator.
+type snapshotResult struct {
+	snapshot operation.Snapshot
+	found    bool
 }
 
-func (db *DB) openFacts() {
-	db.questions = openLane(laneOptions[operation.SnapshotQuery, answered]{
-		most: maxQuestions, locks: db.locks, fleeting: true, // nothing comes of a question
+func (db *DB) openSnapshots() {
+	db.snapshots = newBatcher(batcherOptions[operation.SnapshotQuery, snapshotResult]{
+		maxItems: maxSnapshots, locks: db.locks, discardable: true, // a read has no effect
 		operator: func(q operation.SnapshotQuery) int64 { return q.OperatorID },
-		// A read waits for no row, only for a migration that has the table.
-		together: func(all []*questioning, _ time.Duration) error { return db.answerTogether(all) },
+		// A read waits for no row lock, only for a migration that locks the table.
+		run: func(all []*snapshotItem, _ time.Duration) error { return db.readSnapshots(all) },
 	})
 }
 
-// Snapshot reads what a request is judged on, in one statement and so at one moment,
-// which comes after the question. Renewals come in bursts, and share the statement.
+// Snapshot reads everything that a request is checked against, in one statement that
+// starts after the call. Renewals come in bursts, and share the statement.
 func (db *DB) Snapshot(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
 	if q.Kind == operation.Activate {
-		return db.activationFacts(ctx, q)
+		return db.activationSnapshot(ctx, q)
 	}
-	got, err := db.questions.through(ctx, q)
+	got, err := db.snapshots.do(ctx, q)
 	if err == nil && !got.found {
 		err = fmt.Errorf("there is no operator %d", q.OperatorID)
 	}
 	if err != nil {
-		return operation.Snapshot{}, fmt.Errorf("read the facts: %w", err)
+		return operation.Snapshot{}, fmt.Errorf("read the snapshot: %w", err)
 	}
-	return got.facts, nil
+	return got.snapshot, nil
 }
 
-// factColumns are what every request is judged on: the balance of a wallet w, what
-// the key of a question q stands for, the offer of a plan p, a subscriber s.
+// snapshotColumns are what every request is checked against: the balance of a wallet w,
+// the operation of a query q's idempotency key, the offer of a plan p, a subscriber s.
 //
-// The key is looked for as the first one from there on, because only the index of
-// keys has them in order. Asked for plainly, a server that knows little of the table
-// yet as soon goes through all operations of the operator.
-const factColumns = `w.balance_paise, EXISTS (SELECT FROM maintenance m WHERE m.one = 1),
+// The key is searched as the first one in the order of (operator_id, idempotency_key),
+// which only the index on both has. With a plain comparison a server that has no statistics
+// yet may scan all operations of the operator.
+const snapshotColumns = `w.balance_paise, EXISTS (SELECT FROM maintenance m WHERE m.one = 1),
 	(SELECT k.id
 	   FROM (SELECT o.id, o.operator_id, o.idempotency_key FROM operations o
 	          WHERE (o.operator_id, o.idempotency_key) >= (q.operator_id, q.idempotency_key COLLATE "C")
@@ -67,76 +67,79 @@ const factColumns = `w.balance_paise, EXISTS (SELECT FROM maintenance m WHERE m.
 	(SELECT v.verified_at FROM catalogue_comparisons v WHERE v.provider = q.provider COLLATE "C"),
 	` + offerColumns + `, ` + subscriberColumns
 
-// possibleFacts is read by factColumns.
-type possibleFacts struct {
+// nullableSnapshot is scanned from snapshotColumns.
+type nullableSnapshot struct {
 	balance    int64
 	stopped    bool // for maintenance
 	known      sql.NullString
 	verified   sql.NullInt64
-	plan       possiblePlan
-	subscriber possibleSubscriber
+	plan       nullablePlan
+	subscriber nullableSubscriber
 }
 
-func (p *possibleFacts) targets() []any {
+func (p *nullableSnapshot) targets() []any {
 	targets := append([]any{&p.balance, &p.stopped, &p.known, &p.verified}, p.plan.targets()...)
 	return append(targets, p.subscriber.targets()...)
 }
 
-// found is what was read; nothing but the operation, where the key is known, and
-// nothing else in maintenance.
-func (p *possibleFacts) found() (facts operation.Snapshot, fresh bool) {
+// found returns the snapshot: only the operation if the key is known, and nothing else in
+// maintenance mode.
+func (p *nullableSnapshot) found() (snapshot operation.Snapshot, fresh bool) {
 	if p.known.Valid {
 		return operation.Snapshot{KnownID: p.known.String}, false
 	}
 	if p.stopped {
 		return operation.Snapshot{Maintenance: true}, false
 	}
-	facts.Offer.Plan, facts.Offer.Sellable = p.plan.found()
-	facts.Offer.VerifiedAt = sqlstore.Time(p.verified)
-	facts.Balance, facts.Subscriber = money.Paise(p.balance), p.subscriber.found()
-	return facts, true
+	snapshot.Offer.Plan, snapshot.Offer.Sellable = p.plan.found()
+	snapshot.Offer.VerifiedAt = sqlstore.Time(p.verified)
+	snapshot.Balance, snapshot.Subscriber = money.Paise(p.balance), p.subscriber.found()
+	return snapshot, true
 }
 
-// answerTogether reads the facts of renewals: of the operator's own subscribers, by
-// id or else by number.
-func (db *DB) answerTogether(all []*questioning) error {
-	questions := column(all, func(q *questioning) operation.SnapshotQuery { return q.asks })
+var queryColumns = columns[*snapshotItem]{
+	intColumn("operator_id", func(q *snapshotItem) int64 { return q.request.OperatorID }),
+	textColumn("subscriber_id", func(q *snapshotItem) string { return q.request.SubscriberID }),
+	textColumn("mobile", func(q *snapshotItem) string { return q.request.Mobile }),
+	textColumn("plan_id", func(q *snapshotItem) string { return q.request.PlanID }),
+	timeColumn("duplicates_since", func(q *snapshotItem) time.Time { return q.request.DuplicatesSince }),
+	textColumn("idempotency_key", func(q *snapshotItem) string { return q.request.IdempotencyKey }),
+	textColumn("provider", func(q *snapshotItem) string { return q.request.Provider }),
+	boolColumn("in_advance", func(q *snapshotItem) bool { return q.request.Kind == operation.AdvanceRenew }),
+}
+
+var selectSnapshots = `
+	SELECT q.n, ` + snapshotColumns + `,
+	       (SELECT o.id FROM operations o
+	         WHERE o.subscriber_id = s.id AND o.plan_id = q.plan_id COLLATE "C" AND o.completed_at > q.duplicates_since
+	           AND o.status = 'success' AND o.kind IN ('renew', 'advance_renew')
+	         ORDER BY o.completed_at DESC LIMIT 1),
+	       CASE WHEN q.in_advance THEN ` + subscriberCycles + ` END
+	  FROM ` + unnest(1, queryColumns) + ` WITH ORDINALITY AS q (` + names(queryColumns) + `, n)
+	  JOIN wallets w ON w.operator_id = q.operator_id
+	  LEFT JOIN LATERAL (` + sqlstore.Sellable + ` AND p.id = q.plan_id COLLATE "C") AS p ON true
+	  LEFT JOIN subscribers s ON s.operator_id = q.operator_id
+	       AND s.id = coalesce(nullif(q.subscriber_id, ''), (SELECT m.id FROM subscribers m WHERE m.mobile = q.mobile COLLATE "C")) COLLATE "C"`
+
+// readSnapshots reads the snapshots of renewals, of the operator's own subscribers, by id
+// or else by mobile number.
+func (db *DB) readSnapshots(all []*snapshotItem) error {
 	return db.repeat(context.Background(), func(conn *pgxpool.Conn) error {
 		working, cancel := context.WithTimeout(context.Background(), statementTimeout)
 		defer cancel()
-		rows, err := conn.Query(working, `
-			SELECT q.n, `+factColumns+`,
-			       (SELECT o.id FROM operations o
-			         WHERE o.subscriber_id = s.id AND o.plan_id = q.plan_id COLLATE "C" AND o.completed_at > q.duplicates_since
-			           AND o.status = 'success' AND o.kind IN ('renew', 'advance_renew')
-			         ORDER BY o.completed_at DESC LIMIT 1),
-			       CASE WHEN q.in_advance THEN `+subscriberCycles+` END
-			  FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::boolean[]) WITH ORDINALITY
-			    AS q (operator_id, subscriber_id, mobile, plan_id, duplicates_since, idempotency_key, provider, in_advance, n)
-			  JOIN wallets w ON w.operator_id = q.operator_id
-			  LEFT JOIN LATERAL (`+sqlstore.Sellable+` AND p.id = q.plan_id COLLATE "C") AS p ON true
-			  LEFT JOIN subscribers s ON s.operator_id = q.operator_id
-			       AND s.id = coalesce(nullif(q.subscriber_id, ''), (SELECT m.id FROM subscribers m WHERE m.mobile = q.mobile COLLATE "C")) COLLATE "C"`,
-			column(questions, func(q operation.SnapshotQuery) int64 { return q.OperatorID }),
-			column(questions, func(q operation.SnapshotQuery) string { return q.SubscriberID }),
-			column(questions, func(q operation.SnapshotQuery) string { return q.Mobile }),
-			column(questions, func(q operation.SnapshotQuery) string { return q.PlanID }),
-			column(questions, func(q operation.SnapshotQuery) int64 { return q.DuplicatesSince.UnixMilli() }),
-			column(questions, func(q operation.SnapshotQuery) string { return q.IdempotencyKey }),
-			column(questions, func(q operation.SnapshotQuery) string { return q.Provider }),
-			column(questions, func(q operation.SnapshotQuery) bool { return q.Kind == operation.AdvanceRenew }))
+		rows, err := conn.Query(working, selectSnapshots, queryColumns.args(all)...)
 		_, err = sqlstore.Collect(rows, err, func(row sqlstore.Row) (struct{}, error) {
 			var n int64
-			var facts possibleFacts
+			var snapshot nullableSnapshot
 			var duplicate sql.NullString
-			var cycles possibleCycles
-			err := row.Scan(append(append([]any{&n}, facts.targets()...), &duplicate, &cycles)...)
+			var cycles nullableCycles
+			err := row.Scan(append(append([]any{&n}, snapshot.targets()...), &duplicate, &cycles)...)
 			if err == nil {
-				got, fresh := facts.found()
+				got, fresh := snapshot.found()
 				if fresh {
 					got.Duplicate, got.Cycles = duplicate.String, cycles.found()
 				}
-				all[n-1].gets = answered{got, true}
+				all[n-1].result = snapshotResult{got, true}
 			}
 			return struct{}{}, err
 		})
@@ -144,26 +147,26 @@ func (db *DB) answerTogether(all []*questioning) error {
 	})
 }
 
-// activationFacts reads the facts of an activation, after releasing the number or the
-// id that it wants if only a deleted operator's subscriber has it, and no longer may.
-func (db *DB) activationFacts(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
-	facts, err := db.factsOfActivation(ctx, q)
-	if err != nil || facts.KnownID != "" || facts.Subscriber == nil && (q.SubscriberID == "" || facts.FreeID == q.SubscriberID) {
-		return facts, err
+// activationSnapshot reads the snapshot of an activation, after releasing its mobile
+// number or id if only a subscriber of an operator that was deleted long ago has it.
+func (db *DB) activationSnapshot(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
+	snapshot, err := db.readActivation(ctx, q)
+	if err != nil || snapshot.KnownID != "" || snapshot.Subscriber == nil && (q.SubscriberID == "" || snapshot.FreeID == q.SubscriberID) {
+		return snapshot, err
 	}
 	if released, err := db.ReleaseLapsed(ctx, []subscription.Claim{{Mobile: q.Mobile, SubscriberID: q.SubscriberID}}, q.Now); err != nil || released == 0 {
-		return facts, err
+		return snapshot, err
 	}
-	return db.factsOfActivation(ctx, q)
+	return db.readActivation(ctx, q)
 }
 
-// factsOfActivation reads the facts of an activation: of whoever has the number, of
-// any operator, for it is unique in the service.
-func (db *DB) factsOfActivation(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
-	var possible possibleFacts
+// readActivation reads the snapshot of an activation, with the subscriber that has the
+// mobile number, of any operator: the number is unique in the service.
+func (db *DB) readActivation(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
+	var possible nullableSnapshot
 	var free sql.NullString
 	err := db.read(ctx).QueryRow(`
-		SELECT `+factColumns+`,
+		SELECT `+snapshotColumns+`,
 		       (SELECT c.id FROM unnest($3::text[]) WITH ORDINALITY AS c (id, n)
 		         WHERE NOT EXISTS (SELECT 1 FROM subscribers x WHERE x.id = c.id COLLATE "C") ORDER BY c.n LIMIT 1)
 		  FROM (SELECT $1::bigint AS operator_id, $5::text AS idempotency_key, $6::text AS provider) AS q
@@ -176,15 +179,15 @@ func (db *DB) factsOfActivation(ctx context.Context, q operation.SnapshotQuery) 
 		err = fmt.Errorf("there is no operator %d", q.OperatorID)
 	}
 	if err != nil {
-		return operation.Snapshot{}, fmt.Errorf("read the facts: %w", err)
+		return operation.Snapshot{}, fmt.Errorf("read the snapshot: %w", err)
 	}
-	facts, fresh := possible.found()
+	snapshot, fresh := possible.found()
 	switch {
-	case !fresh || facts.Subscriber != nil:
+	case !fresh || snapshot.Subscriber != nil:
 	case free.Valid:
-		facts.FreeID = free.String
+		snapshot.FreeID = free.String
 	default:
-		facts.FreeID, err = db.ids.Unguessed(idRecords{db.read(ctx)})
+		snapshot.FreeID, err = db.ids.Unguessed(idRecords{db.read(ctx)})
 	}
-	return facts, err
+	return snapshot, err
 }

@@ -17,10 +17,10 @@ type sizes struct {
 	all []int
 }
 
-func (s *sizes) Batch(facts int) func() {
+func (s *sizes) Batch(writes int) func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all = append(s.all, facts)
+	s.all = append(s.all, writes)
 	return func() {}
 }
 
@@ -31,7 +31,7 @@ func (s *sizes) largest() int {
 }
 
 // stall is a store whose next batch stands still in the server, so
-// that whoever comes behind it shares the one after it.
+// that later callers share the one after it.
 type stall struct {
 	t     *testing.T
 	db    *DB

@@ -41,7 +41,7 @@ func newPair(t testing.TB) *pair {
 	return p
 }
 
-// ways are the two ways in which a fact is written.
+// ways are the two ways in which a write is written.
 var ways = map[string]func(*DB, context.Context, string) error{
 	"statement by statement": func(db *DB, ctx context.Context, what string) error {
 		return db.do(ctx, func(tx *tx) error {
@@ -80,9 +80,9 @@ func (p *pair) waits(long string) {
 		`SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND state_change < clock_timestamp() - interval '`+long+`'`)
 }
 
-// A COMMIT waits for the standby for as long as it takes. The caller hangs up, all
-// of the node's own timeouts pass, and still nobody sees what the standby does not
-// have; then the standby goes on, and the fact is true.
+// A COMMIT waits for the standby for as long as it takes. The caller cancels, all
+// of the node's own timeouts pass, and still no client sees what the standby does not
+// have; then the standby goes on, and the write is committed.
 func TestCommit_WaitsForStandby(t *testing.T) {
 	t.Parallel()
 	for name, write := range ways {
@@ -104,7 +104,7 @@ func TestCommit_WaitsForStandby(t *testing.T) {
 			}
 			select {
 			case err := <-written:
-				t.Errorf("the fact was answered for while the standby did not have it: %v", err)
+				t.Errorf("the write returned while the standby did not have it: %v", err)
 				written <- err
 			default:
 			}
@@ -113,7 +113,7 @@ func TestCommit_WaitsForStandby(t *testing.T) {
 				t.Errorf("when the standby went on: %v", err)
 			}
 			if !p.visible(p.primary, "meanwhile") {
-				t.Error("the fact is not true")
+				t.Error("the write is not committed")
 			}
 		})
 	}
@@ -140,9 +140,9 @@ func TestCommit_BrokenConnectionIsNotCancelled(t *testing.T) {
 				t.Error("others see what the standby does not have")
 			}
 			p.standby.Thaw()
-			p.primary.Until(t, "nobody waits", `SELECT count(*) = 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
+			p.primary.Until(t, "no commit waits", `SELECT count(*) = 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
 			if !p.visible(p.primary, "meanwhile") {
-				t.Error("the fact is not true, though the server had it")
+				t.Error("the write is not committed, though the server had it")
 			}
 		})
 	}
@@ -173,7 +173,7 @@ func TestCommit_CancelledWaitIsAmbiguous(t *testing.T) {
 	}
 }
 
-// A server that is stopped under a pool of connections costs nobody a fact that
+// A server that is stopped under a pool of connections loses no write that
 // had not been committed, once another one is there.
 func TestPrimary_LostConnectionsAreDropped(t *testing.T) {
 	t.Parallel()
@@ -202,7 +202,7 @@ func TestPrimary_LostConnectionsAreDropped(t *testing.T) {
 				conn.Release()
 			}
 			primary.Kill()
-			if err := write(db, t.Context(), "to nobody"); !errors.Is(err, operation.ErrUnavailable) {
+			if err := write(db, t.Context(), "without a primary"); !errors.Is(err, operation.ErrUnavailable) {
 				t.Errorf("without a primary: %v; want it to be unavailable", err)
 			}
 			standby.Promote(t)

@@ -15,10 +15,9 @@ func (r idRecords) IsTaken(id string) (taken bool, err error) {
 	return taken, err
 }
 
-// FreeIn is one statement, for a statement sees one moment. It counts before it
-// looks for each, which is much faster where none is free. The subquery with its
-// LIMIT keeps the server from reading all subscribers to compare them with a
-// thousand.
+// FreeIn is one statement, and so one snapshot. It counts before it searches, which is
+// much faster if none is free. The subquery with its LIMIT keeps the server from reading
+// all subscribers to compare them with a thousand.
 func (r idRecords) FreeIn(s subscription.Stretch) (id string, unsettled bool, err error) {
 	first, last := s.Bounds()
 	var free sql.NullString

@@ -12,13 +12,12 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
-// tx is a transaction as a fact sees it. pgx prepares each statement once on
-// each connection.
+// tx is a transaction. pgx prepares each statement once on each connection.
 type tx struct {
 	ctx   context.Context
 	begun pgx.Tx
-	// acts are the staff actions that were written down.
-	acts []admin.AuditEntry
+	// entries are the staff actions that were written down.
+	entries []admin.AuditEntry
 	// keys sign staff actions and digests; nil in a store that was given none.
 	keys *integrity.Keys
 }
@@ -27,7 +26,7 @@ func (t *tx) Dialect() *sqlstore.Dialect { return dialect }
 
 func (t *tx) Keys() *integrity.Keys { return t.keys }
 
-func (t *tx) Logged(act admin.AuditEntry) { t.acts = append(t.acts, act) }
+func (t *tx) Logged(entry admin.AuditEntry) { t.entries = append(t.entries, entry) }
 
 // Exec runs a statement and returns how many rows it changed.
 func (t *tx) Exec(query string, args ...any) (changed int64, err error) {
@@ -48,8 +47,7 @@ func (t *tx) Query(query string, args ...any) (sqlstore.Rows, error) {
 // send runs statements together, in one round trip.
 func (t *tx) send(batch *pgx.Batch) error { return t.begun.SendBatch(t.ctx, batch).Close() }
 
-// reading is a Querier on any connection; a read may be given up when its caller
-// hangs up.
+// reading is a Querier on any connection; ctx ends its reads.
 type reading struct {
 	ctx  context.Context
 	pool *pgxpool.Pool
@@ -59,7 +57,7 @@ func (db *DB) read(ctx context.Context) reading { return reading{ctx, db.pool} }
 
 func (r reading) QueryRow(query string, args ...any) sqlstore.Row { return oneRow{r, query, args} }
 
-// oneRow is asked for when it is scanned.
+// oneRow runs its query when it is scanned.
 type oneRow struct {
 	from  reading
 	query string
@@ -70,13 +68,12 @@ func (r oneRow) Scan(into ...any) error {
 	return unlessUndone(func() error { return r.from.pool.QueryRow(r.from.ctx, r.query, r.args...).Scan(into...) })
 }
 
-// unlessUndone reads again what the server gave up: a migration wants its tables
-// for itself, one after the other, and may meet a read that has them the other
-// way round.
+// unlessUndone retries a read that the server rolled back: a migration that locks its
+// tables one after the other can deadlock with a read.
 func unlessUndone(read func() error) error {
 	for try := 1; ; try++ {
 		err := read()
-		if err == nil || try == factTries || !undone(err) {
+		if err == nil || try == maxTries || !undone(err) {
 			return err
 		}
 	}
@@ -86,8 +83,7 @@ func (r reading) Query(query string, args ...any) (sqlstore.Rows, error) {
 	return r.pool.Query(r.ctx, query, args...)
 }
 
-// snapshot runs several reads as one moment. They may run several times, each from
-// the beginning.
+// snapshot runs several reads in one transaction. It may call read several times.
 func (db *DB) snapshot(ctx context.Context, read func(sqlstore.Querier) error) error {
 	return unlessUndone(func() error { return db.trySnapshot(ctx, read) })
 }

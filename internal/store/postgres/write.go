@@ -14,35 +14,35 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// factTries is how often a fact is tried that the server undid for the sake of
-// another one, or whose connection turned out to lead nowhere.
-const factTries = 10
+// maxTries is how often a write is tried after serialization failures, deadlocks or lost
+// connections.
+const maxTries = 10
 
-// do makes a fact true, in a transaction of its own. It returns when the fact is
-// durable, was refused, or failed; the caller's hanging up counts only until a
-// connection is there. The fact may run several times, each from the beginning.
+// do runs a write in a transaction of its own. It returns when the write is durable, was
+// refused or failed; ctx is ignored once there is a connection. It may call run several
+// times.
 func (db *DB) do(ctx context.Context, run func(*tx) error) error {
-	var acts []admin.AuditEntry
-	err := db.locks.persevere(ctx, func() error {
+	var entries []admin.AuditEntry
+	err := db.locks.retryLocked(ctx, func() error {
 		return db.repeat(ctx, func(conn *pgxpool.Conn) error {
 			return try(ctx, conn, db.locks.solo, func(tx *tx) error {
 				tx.keys = db.keys.Load()
 				err := run(tx)
-				acts = tx.acts
+				entries = tx.entries
 				return err
 			})
 		})
 	})
-	if err == nil && db.acted != nil {
-		for _, act := range acts {
-			db.acted(ctx, act)
+	if err == nil && db.onAuditEntry != nil {
+		for _, entry := range entries {
+			db.onAuditEntry(ctx, entry)
 		}
 	}
 	return err
 }
 
-// repeat carries a fact out on one connection after another, until it is done or
-// there is no sense in going on.
+// repeat tries a write on one connection after another, until it succeeds or fails for
+// good.
 func (db *DB) repeat(ctx context.Context, try func(*pgxpool.Conn) error) error {
 	for tries := 1; ; tries++ {
 		conn, err := db.acquire(ctx)
@@ -55,7 +55,7 @@ func (db *DB) repeat(ctx context.Context, try func(*pgxpool.Conn) error) error {
 		if err == nil || errors.Is(err, operation.ErrAmbiguous) || !lost && !undone(err) {
 			return err
 		}
-		if tries == factTries {
+		if tries == maxTries {
 			if lost {
 				err = fmt.Errorf("%w: %w", operation.ErrUnavailable, err)
 			}
@@ -64,8 +64,8 @@ func (db *DB) repeat(ctx context.Context, try func(*pgxpool.Conn) error) error {
 	}
 }
 
-// acquire takes a connection to the primary. That there is none is an answer:
-// who waits for one in a queue keeps those behind from being told.
+// acquire takes a connection to the primary, and fails soon if there is none: waiting
+// would block the callers that are queued behind.
 func (db *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	waiting, cancel := context.WithTimeout(ctx, acquireTimeout)
 	defer cancel()
@@ -81,9 +81,8 @@ func (db *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return nil, fmt.Errorf("reach the store: %w", err)
 }
 
-// lost reports whether a fact failed because its connection leads to no primary
-// any more. Then the others that were made to that server do not either, and are
-// let go before somebody meets each of them.
+// lost reports whether a write failed because its connection no longer leads to a
+// primary. Then all other connections to that server are dropped too.
 func (db *DB) lost(conn *pgxpool.Conn, err error) bool {
 	demoted := readOnly(err)
 	if !demoted && (!conn.Conn().IsClosed() || pgconn.Timeout(err)) {
@@ -94,7 +93,7 @@ func (db *DB) lost(conn *pgxpool.Conn, err error) bool {
 		defer cancel()
 		_ = conn.Conn().Close(closing)
 	}
-	if to := lineOf(conn.Conn()).primary; db.primaries.CompareAndSwap(to, to+1) {
+	if to := stateOf(conn.Conn()).primary; db.primaries.CompareAndSwap(to, to+1) {
 		db.pool.Reset()
 	}
 	return true
@@ -109,26 +108,25 @@ func try(ctx context.Context, conn *pgxpool.Conn, lockTimeout time.Duration, run
 	}
 	committed := false
 	defer func() {
-		// The server undoes what a closed connection had begun.
+		// The server rolls back the transaction of a closed connection.
 		if !committed && begun.Rollback(working) != nil {
 			_ = conn.Conn().Close(working)
 		}
 	}()
-	if err := contained(run, &tx{ctx: working, begun: begun}); err != nil {
+	if err := recovered(run, &tx{ctx: working, begun: begun}); err != nil {
 		return err
 	}
 	committed = true
 	return commit(begun)
 }
 
-// commit ends a transaction without a deadline: a client that stops waiting makes
-// the server stop waiting for the standby, and then what others can see may be
-// gone after a failover. That a dead server is noticed is the connection's
-// business.
+// commit commits without a deadline: a client that stops waiting makes the server stop
+// waiting for its standby, and then rows that others can see may be lost in a failover. A
+// dead server is noticed by the connection's TCP timeouts.
 func commit(begun pgx.Tx) error {
-	line := lineOf(begun.Conn())
-	line.committing()
-	return line.committed(begun.Commit(context.Background()))
+	state := stateOf(begun.Conn())
+	state.beginCommit()
+	return state.endCommit(begun.Commit(context.Background()))
 }
 
 // SQLSTATEs that the store acts on.
@@ -138,7 +136,7 @@ const (
 	deadlockDetected     = "40P01"
 	lockNotAvailable     = "55P03"
 	queryCanceled        = "57014"
-	// insufficientResources is a class: no memory, no room on the disk, no connection.
+	// insufficientResources is a class: no memory, no disk space, no connection.
 	insufficientResources = "53"
 	readOnlyTransaction   = "25006"
 )
@@ -151,7 +149,7 @@ func sqlState(err error) string {
 	return ""
 }
 
-// undone reports whether the server gave up a fact in favour of another one.
+// undone reports whether the server rolled a write back because of a concurrent one.
 func undone(err error) bool {
 	code := sqlState(err)
 	return code == serializationFailure || code == deadlockDetected
@@ -160,5 +158,5 @@ func undone(err error) bool {
 // readOnly reports whether the server has stopped being the primary.
 func readOnly(err error) bool { return sqlState(err) == readOnlyTransaction }
 
-// violates reports whether err is a broken uniqueness rule.
+// violates reports whether err is a violated unique constraint.
 func violates(err error) bool { return sqlState(err) == uniqueViolation }

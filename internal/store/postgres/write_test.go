@@ -15,7 +15,7 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// undo has the server undo the next so many facts that write to a table, as it
+// undo has the server undo the next so many writes that write to a table, as it
 // does for the sake of others. A sequence is not undone with them.
 func undo(t *testing.T, conn *pgx.Conn, table, code string, times int) {
 	t.Helper()
@@ -80,15 +80,15 @@ func TestWrite_FailsAfterMaxTries(t *testing.T) {
 	if sqlState(err) != deadlockDetected || errors.Is(err, operation.ErrAmbiguous) || errors.Is(err, operation.ErrMoved) {
 		t.Errorf("reserving came to %v; want what the server said", err)
 	}
-	if got := count(t, conn, `SELECT nextval('undone')::int - 1`); got != factTries {
-		t.Errorf("it was tried %d times; want %d", got, factTries)
+	if got := count(t, conn, `SELECT nextval('undone')::int - 1`); got != maxTries {
+		t.Errorf("it was tried %d times; want %d", got, maxTries)
 	}
 	if got := count(t, conn, `SELECT (SELECT count(*) FROM subscribers) + (SELECT count(*) FROM operations) + (SELECT count(*) FROM wallet_entries WHERE kind = 'reserve')`); got != 0 {
 		t.Errorf("%d rows were left behind", got)
 	}
 }
 
-// A real deadlock: two facts that take two rows in opposite order.
+// A real deadlock: two writes that take two rows in opposite order.
 func TestWrite_DeadlockIsRetried(t *testing.T) {
 	t.Parallel()
 	address := migrated(t)
@@ -113,14 +113,14 @@ func TestWrite_DeadlockIsRetried(t *testing.T) {
 				return nil
 			})
 			if err != nil {
-				t.Errorf("fact %d: %v", i, err)
+				t.Errorf("write %d: %v", i, err)
 			}
 		})
 	}
 	group.Wait()
-	// Whoever begins anew may be quicker than the other wakes up, and meet it again.
+	// The one that starts again may be quicker than the other wakes up, and deadlock again.
 	if runs[0]+runs[1] < 3 {
-		t.Errorf("the facts ran %v times; want one of them again", runs)
+		t.Errorf("the writes ran %v times; want one of them again", runs)
 	}
 	conn := raw(t, address)
 	if got := count(t, conn, `SELECT sum(entries) FROM wallets`); got != 2+4 {
@@ -142,8 +142,8 @@ func TestWrite_PanicIsRolledBack(t *testing.T) {
 			}
 			panic("on purpose")
 		})
-		if err == nil || !strings.Contains(err.Error(), "on purpose") || !strings.Contains(err.Error(), "fact_test.go") {
-			t.Errorf("a fact that panics came to %v; want it told, with where", err)
+		if err == nil || !strings.Contains(err.Error(), "on purpose") || !strings.Contains(err.Error(), "write_test.go") {
+			t.Errorf("a write that panics returned %v; want the panic and its file", err)
 		}
 		err = db.pipelined(t.Context(), time.Second, func(p *pipe) error {
 			batch := &pgx.Batch{}
@@ -154,7 +154,7 @@ func TestWrite_PanicIsRolledBack(t *testing.T) {
 			panic("on purpose")
 		})
 		if err == nil || !strings.Contains(err.Error(), "on purpose") {
-			t.Errorf("a pipelined fact that panics came to %v; want it told", err)
+			t.Errorf("a pipelined write that panics returned %v; want the panic", err)
 		}
 	}
 	if wallet, err := db.Wallet(t.Context(), id); err != nil || wallet.Balance != money.Paise(10_000_00) {

@@ -22,9 +22,9 @@ func noted(into *string) func(sqlstore.Querier) error {
 	}
 }
 
-// holdLane keeps the lane busy with one question until release is called, so that
+// holdLookups keeps the batcher busy with one lookup until release is called, so that
 // what is asked meanwhile has to be answered together.
-func holdLane(t testing.TB, db *DB) (release func()) {
+func holdLookups(t testing.TB, db *DB) (release func()) {
 	t.Helper()
 	busy, free := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -56,7 +56,7 @@ func write(t testing.TB, db *DB, name string) {
 func TestLookup_SeesStateAfterCall(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
-	release := holdLane(t, db)
+	release := holdLookups(t, db)
 	write(t, db, "before both")
 	seen := make([]string, 2)
 	var group sync.WaitGroup
@@ -73,7 +73,7 @@ func TestLookup_SeesStateAfterCall(t *testing.T) {
 	group.Wait()
 	for i, got := range seen {
 		if want := "before both behind 0 behind 1"; got != want {
-			t.Errorf("question %d: %q; want %q", i, got, want)
+			t.Errorf("lookup %d: %q; want %q", i, got, want)
 		}
 	}
 }
@@ -102,12 +102,12 @@ func TestLookup_SeesOwnWrite(t *testing.T) {
 	group.Wait()
 }
 
-// The first question of a batch has something committed between its own reading and
-// its neighbour's.
+// The first lookup of a batch has something committed between its own reading and
+// the other's.
 func TestLookup_QueuedShareOneSnapshot(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
-	release := holdLane(t, db)
+	release := holdLookups(t, db)
 	var first, second string
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -138,15 +138,15 @@ func TestLookup_QueuedShareOneSnapshot(t *testing.T) {
 	}
 }
 
-// One batch holds a question that is refused, one that cannot be read, one whose
-// caller hung up, one that panics in the middle of its rows, one under which SQLite
+// One batch holds a lookup that is refused, one that cannot be read, one whose
+// caller cancelled, one that panics in the middle of its rows, one under which SQLite
 // has ended the transaction, and good ones before, between and behind them.
 func TestLookup_FailureIsIsolated(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	write(t, db, "a")
 	write(t, db, "b")
-	release := holdLane(t, db)
+	release := holdLookups(t, db)
 
 	gone, hangUp := context.WithCancel(t.Context())
 	left := make(chan struct{})
@@ -164,7 +164,7 @@ func TestLookup_FailureIsIsolated(t *testing.T) {
 		}
 		return nil
 	}
-	questions := []struct {
+	lookups := []struct {
 		name string
 		ctx  context.Context
 		read func(sqlstore.Querier) error
@@ -178,7 +178,7 @@ func TestLookup_FailureIsIsolated(t *testing.T) {
 		}, func(err error) bool { return err != nil && strings.Contains(err.Error(), "nowhere") }},
 		{"good-2", t.Context(), good, isNil},
 		{"cancelled", gone, func(sqlstore.Querier) error {
-			t.Error("a question was read whose caller had hung up")
+			t.Error("a lookup was read whose caller had cancelled")
 			return nil
 		}, func(err error) bool { return errors.Is(err, context.Canceled) }},
 		{"panicking", t.Context(), func(from sqlstore.Querier) error {
@@ -194,7 +194,7 @@ func TestLookup_FailureIsIsolated(t *testing.T) {
 		{"good-4", t.Context(), good, isNil},
 	}
 	var group sync.WaitGroup
-	for i, q := range questions {
+	for i, q := range lookups {
 		group.Go(func() {
 			if err := db.lookUp(q.ctx, q.read); !q.want(err) {
 				t.Errorf("%s: %v", q.name, err)
@@ -220,15 +220,15 @@ func TestLookup_CancelAfterStartReturnsResult(t *testing.T) {
 	scratch(t, db)
 	write(t, db, "kept")
 	ctx, hangUp := context.WithCancel(t.Context())
-	release := holdLane(t, db)
+	release := holdLookups(t, db)
 	var seen string
 	answered := make(chan error, 2)
 	began, goOn := make(chan struct{}), make(chan struct{})
-	// The neighbour answers, and is in the middle of it when the caller leaves.
+	// The other caller runs the lookups, and is in the middle of it when the caller leaves.
 	go func() {
 		answered <- db.lookUp(t.Context(), func(sqlstore.Querier) error { return nil })
 	}()
-	until(t, "the neighbour has queued up", func() bool { return db.lookups.queued() == 1 })
+	until(t, "the other caller has queued up", func() bool { return db.lookups.queued() == 1 })
 	go func() {
 		answered <- db.lookUp(ctx, func(from sqlstore.Querier) error {
 			close(began)
@@ -250,7 +250,7 @@ func TestLookup_CancelAfterStartReturnsResult(t *testing.T) {
 		t.Errorf("seen: %q; want what was there", seen)
 	}
 	if err := db.lookUp(ctx, noted(&seen)); !errors.Is(err, context.Canceled) {
-		t.Errorf("the next question of one who has hung up: %v", err)
+		t.Errorf("the next lookup of one who has cancelled: %v", err)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestLookup_CancelAfterStartReturnsResult(t *testing.T) {
 func TestLookup_ManyCallers(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
-	release := holdLane(t, db)
+	release := holdLookups(t, db)
 	const many = 5*maxLookups + 1
 	var group sync.WaitGroup
 	answers := make([]int, many)
@@ -274,7 +274,7 @@ func TestLookup_ManyCallers(t *testing.T) {
 	group.Wait()
 	for i, got := range answers {
 		if got != i+1 {
-			t.Errorf("question %d was answered with %d", i, got)
+			t.Errorf("lookup %d was answered with %d", i, got)
 		}
 	}
 }
@@ -315,25 +315,25 @@ func TestLookup_Close(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
 	write(t, db, "kept")
-	release := holdLane(t, db)
+	release := holdLookups(t, db)
 	seen := make([]string, 3)
 	var group sync.WaitGroup
 	for i := range seen {
 		group.Go(func() {
 			if err := db.lookUp(t.Context(), noted(&seen[i])); err != nil {
-				t.Errorf("question %d: %v", i, err)
+				t.Errorf("lookup %d: %v", i, err)
 			}
 		})
 	}
 	until(t, "all have queued up", func() bool { return db.lookups.queued() == len(seen) })
 	closed := make(chan error, 1)
 	go func() { closed <- db.Close() }()
-	until(t, "no fact is taken any more", func() bool {
+	until(t, "no write is taken any more", func() bool {
 		return errors.Is(db.writer.do(t.Context(), func(*tx) error { return nil }), errClosed)
 	})
 	select {
 	case err := <-closed:
-		t.Errorf("the store has closed under a question: %v", err)
+		t.Errorf("the store has closed under a lookup: %v", err)
 	default:
 	}
 	release()
@@ -343,7 +343,7 @@ func TestLookup_Close(t *testing.T) {
 	}
 	for i, got := range seen {
 		if got != "kept" {
-			t.Errorf("question %d saw %q", i, got)
+			t.Errorf("lookup %d saw %q", i, got)
 		}
 	}
 	if err := db.lookUp(t.Context(), noted(&seen[0])); !errors.Is(err, errClosed) {

@@ -8,7 +8,7 @@ import (
 )
 
 // With a file that a process closes it loses the locks that connections hold on it, and
-// another process would take the log for nobody's.
+// another process would take the log for unused.
 func TestCheckpoint_KeepsFileLocked(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
@@ -26,6 +26,6 @@ func TestCheckpoint_KeepsFileLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lock.Type == unix.F_UNLCK {
-		t.Error("nobody holds a lock on the store's file")
+		t.Error("no lock is held on the store's file")
 	}
 }

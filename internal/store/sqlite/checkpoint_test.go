@@ -67,11 +67,11 @@ func TestCheckpoint_ResetsLogUnderLoad(t *testing.T) {
 	}
 	// It is looked at every few batches, and copied, and then added to.
 	if size, most := logSize(t, db), int64(2*checkEvery*400*(PageSize+24)); size > most {
-		t.Errorf("after 32,000 pages the log has %d bytes; want it begun anew before it has %d", size, most)
+		t.Errorf("after 32,000 pages the log has %d bytes; want it reset before it has %d", size, most)
 	}
 }
 
-// Whoever reads for long, as an audit does, keeps the log from beginning anew. When
+// A long read, an audit for instance, keeps the log from being reset. When
 // it is done, the log gives back the room that it took, a little at a time: it is cut
 // within a commit.
 func TestCheckpoint_TruncatesLogAfterLongRead(t *testing.T) {
@@ -123,7 +123,7 @@ func TestCheckpoint_TruncatesLogAfterLongRead(t *testing.T) {
 }
 
 // What comes in while the disk takes what was copied is the copier's as well, so that
-// hardly anything is left to the writer, for whom everybody waits.
+// hardly anything is left to the writer, for which all callers wait.
 func TestCheckpoint_CopierRepeatsUntilFewPagesLeft(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
@@ -143,7 +143,7 @@ func TestCheckpoint_CopierRepeatsUntilFewPagesLeft(t *testing.T) {
 	flushed := log.flush
 	for _, rushes := range []int{0, 1, maxRounds - 1, maxRounds + 5} {
 		rounds, after := 0, int64(0)
-		log.flush = func() error { // the copier's, which rests until it is told to begin
+		log.flush = func() error { // the copier's, which rests until it starts
 			if err := flushed(); err != nil {
 				t.Error(err)
 			}
@@ -164,15 +164,15 @@ func TestCheckpoint_CopierRepeatsUntilFewPagesLeft(t *testing.T) {
 		if rushes < maxRounds && after > fewPages {
 			t.Errorf("%d pages are left after %d rounds; want %d at most", after, rounds, fewPages)
 		}
-		until(t, "the writer has had its turn", func() bool {
+		until(t, "the writer has copied the rest", func() bool {
 			pour(t, db, "b", 1)
 			return log.stage.Load() == idle
 		})
 	}
 }
 
-// A disk that has failed to take a page says so once. Were the log begun anew after
-// that, the page would be lost; so nothing is written any more, and whoever opens the
+// A disk that has failed to take a page says so once. Were the log reset after
+// that, the page would be lost; so nothing is written any more, and the next process that opens the
 // store next has all of the log.
 func TestCheckpoint_DiskFailureBreaksStore(t *testing.T) {
 	path := newFile(t)
@@ -196,7 +196,7 @@ func TestCheckpoint_DiskFailureBreaksStore(t *testing.T) {
 		t.Errorf("the store is ready, or not for the disk: %v", err)
 	}
 	if err := db.writer.do(t.Context(), func(*tx) error { return nil }); err == nil {
-		t.Error("a fact is taken after the disk has failed")
+		t.Error("a write is taken after the disk has failed")
 	}
 	rows := count(t, db, `SELECT count(*) FROM scratch`)
 	if err := db.Close(); err != nil {
@@ -221,8 +221,8 @@ func TestCheckpoint_DiskFailureBreaksStore(t *testing.T) {
 	if got := count(t, again, `SELECT count(*) FROM scratch WHERE length(filler) > 0`); got != rows || rows < 1 {
 		t.Errorf("%d rows are there; want the %d that were written", got, rows)
 	}
-	if doubt, err := again.DiskFailure(); err != nil || !strings.Contains(doubt, syscall.EIO.Error()) {
-		t.Errorf("the next one is told %q (%v); want the disk's failure", doubt, err)
+	if failure, err := again.DiskFailure(); err != nil || !strings.Contains(failure, syscall.EIO.Error()) {
+		t.Errorf("DiskFailure is %q (%v); want the disk's failure", failure, err)
 	}
 	var tables []string
 	if err := again.Inspect(t.Context(), func(table string) { tables = append(tables, table) }); err != nil || !slices.Contains(tables, "operations") {
@@ -231,8 +231,8 @@ func TestCheckpoint_DiskFailureBreaksStore(t *testing.T) {
 	if err := again.ClearDiskFailure(); err != nil {
 		t.Error(err)
 	}
-	if doubt, err := again.DiskFailure(); err != nil || doubt != "" {
-		t.Errorf("a store that is trusted is doubted: %q (%v)", doubt, err)
+	if failure, err := again.DiskFailure(); err != nil || failure != "" {
+		t.Errorf("after ClearDiskFailure: %q (%v)", failure, err)
 	}
 }
 
@@ -254,7 +254,7 @@ func TestInspect_FindsDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := file.WriteAt([]byte("rubbish in the place of a page"), (root-1)*PageSize); err != nil {
+	if _, err := file.WriteAt([]byte("garbage instead of a page"), (root-1)*PageSize); err != nil {
 		t.Fatal(err)
 	}
 	if err := file.Close(); err != nil {
@@ -267,7 +267,7 @@ func TestInspect_FindsDamage(t *testing.T) {
 }
 
 // A reader that has been in the way of many pages may let go of them between the
-// copier's last look and the writer's turn. They are the copier's all the same: it
+// copier's last look and the writer's copy. They are the copier's all the same: it
 // takes seconds to copy as many as an audit leaves.
 func TestCheckpoint_WriterLeavesLongCopyToCopier(t *testing.T) {
 	db := open(t, newFile(t), Options{})
@@ -290,7 +290,7 @@ func TestCheckpoint_WriterLeavesLongCopyToCopier(t *testing.T) {
 		if err := from.QueryRow(`SELECT count(*) FROM scratch`).Scan(&rows); err != nil {
 			return err
 		}
-		until(t, "the copier has looked in vain, and the writer has not had its turn since", func() bool {
+		until(t, "the copier found nothing to copy, and the writer has not copied since", func() bool {
 			fill(t, db, "a", 1500)
 			waiting, back := left()
 			before = back
@@ -302,7 +302,7 @@ func TestCheckpoint_WriterLeavesLongCopyToCopier(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill(t, db, "b", 1)
-	// The next fact comes after the writer's turn.
+	// The next write comes after the writer's copy.
 	err = db.writer.do(t.Context(), func(*tx) error {
 		if waiting, back := left(); back != before {
 			t.Errorf("the writer has copied %d pages, and %d are left; want them left to the copier", back-before, waiting)

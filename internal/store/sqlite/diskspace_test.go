@@ -18,21 +18,21 @@ func TestReserve_RefusedOnFullDisk(t *testing.T) {
 
 	db.free = func() (int64, error) { return minFreeSpace - 1, nil }
 	if _, err := db.Reserve(t.Context(), operation.Draft{}); err == nil || !strings.Contains(err.Error(), "the disk is full") {
-		t.Errorf("a reservation: %v; want it refused, for want of room", err)
+		t.Errorf("a reservation: %v; want it refused, for lack of space", err)
 	}
 	if err := db.Ready(t.Context()); err == nil {
-		t.Error("ready without room")
+		t.Error("ready without space")
 	}
-	// What follows from earlier reservations is what the room is for.
+	// What follows from earlier reservations is what the space is for.
 	if err := db.writer.do(t.Context(), note("a settlement")); err != nil {
-		t.Errorf("another fact: %v", err)
+		t.Errorf("another write: %v", err)
 	}
 
 	db.free = func() (int64, error) { return minFreeSpace, nil }
 	if _, err := db.Reserve(t.Context(), operation.Draft{}); !errors.Is(err, operation.ErrMoved) {
-		t.Errorf("a reservation of no plan, with room: %v; want it judged", err)
+		t.Errorf("a reservation of no plan, with space: %v; want it checked", err)
 	}
 	if err := db.Ready(t.Context()); err != nil {
-		t.Errorf("with room again: %v", err)
+		t.Errorf("with space again: %v", err)
 	}
 }

@@ -33,7 +33,7 @@ func TestOpen_SecondNodeIsRefused(t *testing.T) {
 func TestOpen_ToolBesideNodeCreatesNoStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data", "coax.db")
 	if _, err := Open(t.Context(), path, Options{Role: Tool}); err == nil || !strings.Contains(err.Error(), "coax migrate") {
-		t.Errorf("a tool without a store: %v; want to be told what to do", err)
+		t.Errorf("a tool without a store: %v; want an instruction", err)
 	}
 	if _, err := os.Stat(filepath.Dir(path)); err == nil {
 		t.Error("the tool left a folder behind")
@@ -94,14 +94,14 @@ func TestConnections_AreDurable(t *testing.T) {
 	}
 	err := db.lookUp(t.Context(), func(from sqlstore.Querier) error { return from.QueryRow(`PRAGMA synchronous`).Scan(&mode) })
 	if err != nil || mode != 2 {
-		t.Errorf("the lane's synchronous is %d, %v; want FULL", mode, err)
+		t.Errorf("the lookups' synchronous is %d, %v; want FULL", mode, err)
 	}
 	err = db.lookUp(t.Context(), func(from sqlstore.Querier) error {
 		_, err := from.(*connection).Exec(`DELETE FROM nonces`)
 		return err
 	})
 	if err == nil {
-		t.Error("a question can write")
+		t.Error("a lookup can write")
 	}
 	if _, err := os.Stat(db.path); err != nil {
 		t.Errorf("a folder with odd letters: %v", err)
@@ -138,7 +138,7 @@ func TestOpen_NewerSchemaIsRefused(t *testing.T) {
 	for _, role := range []Role{Node, Tool} {
 		_, err := Open(t.Context(), path, Options{Role: role})
 		if err == nil || !strings.Contains(err.Error(), "install the newer release") {
-			t.Errorf("role %d: %v; want to be told to install the newer release", role, err)
+			t.Errorf("role %d: %v; want the instruction to install the newer release", role, err)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func TestOpen_ToolNeedsCurrentSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(t.Context(), path, Options{Role: Tool}); err == nil || !strings.Contains(err.Error(), "coax migrate") {
-		t.Errorf("an empty store: %v; want to be told to migrate", err)
+		t.Errorf("an empty store: %v; want the instruction to migrate", err)
 	}
 }
 
@@ -161,14 +161,14 @@ func TestOpen_ForeignFileIsRefused(t *testing.T) {
 	db, err := Open(t.Context(), path, Options{})
 	if err == nil {
 		db.Close()
-		t.Fatal("rubbish was opened as a store")
+		t.Fatal("a foreign file was opened as a store")
 	}
 	if !strings.Contains(err.Error(), "move it away") {
 		t.Errorf("the error %q does not say what to do", err)
 	}
 	kept, err := os.ReadFile(path)
 	if err != nil || !strings.HasPrefix(string(kept), "not a database") {
-		t.Error("somebody's file was overwritten")
+		t.Error("the foreign file was overwritten")
 	}
 }
 
@@ -247,6 +247,6 @@ func TestAdminWrites_UnderLoad(t *testing.T) {
 		t.Errorf("%d of %d writes, the longest in %s; want all, none over a second and over four of the node's own longest, %s", count, writes, longest, own)
 	}
 	if meanwhile < writes {
-		t.Errorf("the node wrote only %d facts meanwhile; it was not busy", meanwhile)
+		t.Errorf("the node wrote only %d writes meanwhile; it was not busy", meanwhile)
 	}
 }

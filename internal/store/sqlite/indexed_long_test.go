@@ -67,7 +67,7 @@ func TestRequestStatements_UseIndexes(t *testing.T) {
 			definition := definitionOf(t, path, index)
 			execute(t, path, `DROP INDEX `+index)
 			if len(objections(t, path, statements)) == 0 {
-				t.Errorf("nobody objects when %s is missing", index)
+				t.Errorf("no violation is found when %s is missing", index)
 			}
 			execute(t, path, definition)
 		}

@@ -100,7 +100,7 @@ var ofStaff = map[string]string{
 	"countUnapproved": "the service of staff", "setPlan": "the service of staff", "RetirePlan": "the service of staff", "recordPlan": "the service of staff", "checkComponent": "the service of staff",
 	"refuseComponent": "the service of staff", "planByID": "the service of staff", "AllPlans": "the service of staff",
 	"masterkeys.go": "a start", "UseIntegrityKeys": "a start", "migrate.go": "a start", "diskfailure.go": "a start after the disk has failed",
-	"resetIndex": "a start that finds the nonces counted anew", "purge": "a purge after a clock that was ahead",
+	"resetIndex": "a start that finds the nonces numbered again", "purge": "a purge after a clock that was ahead",
 	"StartMaintenance": "the service of staff", "EndMaintenance": "the service of staff",
 	"Ready": "a look at the schema, which is one row",
 }
@@ -219,10 +219,10 @@ var buildingFew = map[string]string{
 	"DELETE FROM rate_counters":                                      "the sweep, a few times a minute",
 	"FROM login_sessions WHERE seen_at <= ?1 ORDER BY seen_at LIMIT": "the sweep, once a minute",
 	"FROM login_tries WHERE since <= ?1 ORDER BY since LIMIT":        "the sweep, once a minute",
-	"RETURNING": "the follow-up of what is in doubt",
+	"RETURNING": "the follow-up of what is unknown",
 	"UPDATE operations SET lease_until = ?1 WHERE status": "the start of a node",
 	"UPDATE bulk_jobs SET due_at = ?1 WHERE due_at > ?1":  "the start of a node",
-	"UPDATE bulk_rows SET state = 'cancelled'":            "somebody cancels a bulk renewal",
+	"UPDATE bulk_rows SET state = 'cancelled'":            "a person cancels a bulk renewal",
 }
 
 // built are the changes for which SQLite would build a table first, as it does for a

@@ -127,7 +127,7 @@ func (c *nonceCosts) burnMany(b *testing.B, db *DB, now time.Time) {
 	c.burns += nonceBuffer
 }
 
-// look looks for nonces that nobody has used, and for some of those the store was
+// look looks for nonces that are unused, and for some of those the store was
 // filled with.
 func (c *nonceCosts) look(b *testing.B, db *DB, filled int) {
 	const looks = 4096

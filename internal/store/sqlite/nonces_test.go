@@ -122,8 +122,8 @@ func TestNonces_UsedInEveryStage(t *testing.T) {
 
 var errChanged = errors.New("it changed its mind")
 
-// A fact that fails after it has burned a nonce has not burned it: alone, and among
-// neighbours whose nonces stay used.
+// A write that fails after it has burned a nonce has not burned it: alone, and among
+// others whose nonces stay used.
 func TestNonces_RollbackFreesNonce(t *testing.T) {
 	db := open(t, newFile(t), Options{NonceBuffer: 4})
 	burnAnd := func(nonce string, then error) error {
@@ -147,7 +147,7 @@ func TestNonces_RollbackFreesNonce(t *testing.T) {
 				then = errChanged
 			}
 			if err := burnAnd(fmt.Sprint("neighbour-", i), then); !errors.Is(err, then) {
-				t.Errorf("fact %d: %v; want %v", i, err, then)
+				t.Errorf("write %d: %v; want %v", i, err, then)
 			}
 		})
 	}
@@ -156,7 +156,7 @@ func TestNonces_RollbackFreesNonce(t *testing.T) {
 	group.Wait()
 
 	if !burn(t, db, carrying("alone", "req-second")) {
-		t.Error("the nonce of a fact that failed is used")
+		t.Error("the nonce of a write that failed is used")
 	}
 	for i := range 9 {
 		if fresh, want := burn(t, db, carrying(fmt.Sprint("neighbour-", i), "req-second")), i%2 == 1; fresh != want {
@@ -181,7 +181,7 @@ func TestNonces_UnknownCommitIsReadFromFile(t *testing.T) {
 						return err
 					}
 				}
-				return errors.New("nobody knows")
+				return errors.New("unknown")
 			}})
 			burn(t, db, carrying("before", "req-first"))
 			err := db.writer.do(t.Context(), func(tx *tx) error {
@@ -215,7 +215,7 @@ func TestNonces_UsedOnceUnderFailingCommits(t *testing.T) {
 		if err := commit(); err != nil || commits%7 != 0 {
 			return err
 		}
-		return errors.New("it happened, and nobody heard")
+		return errors.New("committed, but the reply was lost")
 	}}
 	db := open(t, path, options)
 	const all = 300
@@ -266,7 +266,7 @@ func TestNonces_HashCollisionIsRefused(t *testing.T) {
 	}
 }
 
-// A replay writes nothing: whoever sends it over and over costs the disk nothing.
+// A replay writes nothing: repeated replays cost the disk nothing.
 func TestNonces_ReplayWritesNothing(t *testing.T) {
 	path := newFile(t)
 	db := open(t, path, Options{NonceBuffer: 4})

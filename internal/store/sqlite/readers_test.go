@@ -39,7 +39,7 @@ func TestReaders_OpenOnDemand(t *testing.T) {
 	hungUp, hangUp := context.WithCancel(t.Context())
 	hangUp()
 	if _, err := db.readers.take(hungUp); !errors.Is(err, context.Canceled) {
-		t.Errorf("whoever hangs up waits on: %v", err)
+		t.Errorf("a cancelled caller still waits: %v", err)
 	}
 	for _, c := range all {
 		db.readers.put(c)

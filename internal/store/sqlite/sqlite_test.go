@@ -110,7 +110,7 @@ func BenchmarkReports(b *testing.B) {
 	storetest.BenchmarkReports(b, func(t testing.TB) storetest.Opener { return folder(t.TempDir()) })
 }
 
-// counting reports how many facts share a commit.
+// counting reports how many writes share a commit.
 type counting struct {
 	folder
 	b *testing.B
@@ -120,11 +120,11 @@ func (c counting) Open(t testing.TB) storetest.Store {
 	watch := &observed{}
 	db := open(t, filepath.Join(string(c.folder), "coax.db"), Options{Observe: watch})
 	t.Cleanup(func() {
-		facts := 0
+		writes := 0
 		for _, size := range watch.sizes {
-			facts += size
+			writes += size
 		}
-		c.b.Logf("%d facts in %d commits", facts, len(watch.sizes))
+		c.b.Logf("%d writes in %d commits", writes, len(watch.sizes))
 	})
 	return db
 }

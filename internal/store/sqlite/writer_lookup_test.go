@@ -14,7 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
-// What a question is told must be durable: it stands in one batch with a fact whose
+// What a lookup is told must be durable: it stands in one batch with a write whose
 // commit fails, in front of it and behind it.
 func TestWriterLookup_SeesCommittedOnly(t *testing.T) {
 	fails := false
@@ -32,17 +32,17 @@ func TestWriterLookup_SeesCommittedOnly(t *testing.T) {
 	for i, hand := range []func(){
 		func() {
 			if err := db.writer.lookUp(t.Context(), noted(&first)); err != nil {
-				t.Errorf("the first question: %v", err)
+				t.Errorf("the first lookup: %v", err)
 			}
 		},
 		func() {
 			if err := db.writer.do(t.Context(), note("lost")); !errors.Is(err, operation.ErrAmbiguous) {
-				t.Errorf("the fact: %v; want an ambiguous outcome", err)
+				t.Errorf("the write: %v; want an ambiguous outcome", err)
 			}
 		},
 		func() {
 			if err := db.writer.lookUp(t.Context(), noted(&last)); err != nil {
-				t.Errorf("the last question: %v", err)
+				t.Errorf("the last lookup: %v", err)
 			}
 		},
 	} {
@@ -69,12 +69,12 @@ func TestWriterLookup_SeesOwnWrite(t *testing.T) {
 			t.Errorf("%v, seen %q; want %q", err, seen, name)
 		}
 		if len(watch.sizes) != batches {
-			t.Error("a question took a transaction that writes")
+			t.Error("a lookup took a transaction that writes")
 		}
 	}
 }
 
-// Questions of every kind stand in one batch with facts.
+// Lookups of every kind stand in one batch with writes.
 func TestWriterLookup_FailureIsIsolated(t *testing.T) {
 	db := open(t, newFile(t), Options{})
 	scratch(t, db)
@@ -99,7 +99,7 @@ func TestWriterLookup_FailureIsIsolated(t *testing.T) {
 		hand func() error
 		want func(error) bool
 	}{
-		{"fact-1", func() error { return db.writer.do(t.Context(), note("b")) }, isNil},
+		{"write-1", func() error { return db.writer.do(t.Context(), note("b")) }, isNil},
 		{"refused", asks(t.Context(), func(sqlstore.Querier) error { return refusal }), func(err error) bool { return errors.Is(err, refusal) }},
 		{"good-1", good, isNil},
 		{"panicking", asks(t.Context(), func(from sqlstore.Querier) error {
@@ -110,7 +110,7 @@ func TestWriterLookup_FailureIsIsolated(t *testing.T) {
 		{"cancelled", func() error {
 			defer close(left)
 			return db.writer.lookUp(gone, func(sqlstore.Querier) error {
-				t.Error("a question was read whose caller had hung up")
+				t.Error("a lookup was read whose caller had cancelled")
 				return nil
 			})
 		}, func(err error) bool { return errors.Is(err, context.Canceled) }},
@@ -120,7 +120,7 @@ func TestWriterLookup_FailureIsIsolated(t *testing.T) {
 			return errors.Join(refusal, err)
 		}), func(err error) bool { return errors.Is(err, refusal) }},
 		{"good-3", good, isNil},
-		{"fact-2", func() error { return db.writer.do(t.Context(), note("c")) }, isNil},
+		{"write-2", func() error { return db.writer.do(t.Context(), note("c")) }, isNil},
 	}
 	var group sync.WaitGroup
 	for i, c := range callers {
@@ -175,7 +175,7 @@ func TestWriterLookup_ClosedOrFailed(t *testing.T) {
 		answer := make(chan error, 1)
 		go func() { answer <- db.writer.lookUp(t.Context(), noted(&seen)) }()
 		until(t, "it has queued up", func() bool { return db.Queued() == 1 })
-		release() // the fact that kept the writer busy is the one whose commit fails
+		release() // the write that kept the writer busy is the one whose commit fails
 		if err := <-answer; primaryCode(err) != engine.ResultIOErr {
 			t.Errorf("after the disk has failed: %v; want the disk's failure", err)
 		}

@@ -28,7 +28,7 @@ func open(t testing.TB, path string, options Options) *DB {
 	return db
 }
 
-// scratch gives facts a table of their own to write to.
+// scratch gives writes a table of their own to write to.
 func scratch(t testing.TB, db *DB) {
 	t.Helper()
 	err := db.writer.do(t.Context(), func(tx *tx) error {
@@ -61,7 +61,7 @@ func notes(t testing.TB, db *DB) string {
 	return strings.Join(names, " ")
 }
 
-// hold keeps the writer busy with one fact until release is called, so that
+// hold keeps the writer busy with one write until release is called, so that
 // what comes in meanwhile has to share the next batch.
 func hold(t testing.TB, db *DB) (release func()) {
 	t.Helper()
@@ -91,15 +91,15 @@ func until(t testing.TB, what string, condition func() bool) {
 	}
 }
 
-// observed counts batches and facts.
+// observed counts batches and writes.
 type observed struct {
 	mu    sync.Mutex
 	sizes []int
 }
 
-func (o *observed) Batch(facts int) func() {
+func (o *observed) Batch(writes int) func() {
 	o.mu.Lock()
-	o.sizes = append(o.sizes, facts)
+	o.sizes = append(o.sizes, writes)
 	o.mu.Unlock()
 	return func() {}
 }
@@ -113,7 +113,7 @@ func TestWriter_QueuedWritesShareCommit(t *testing.T) {
 	for i := range 64 {
 		group.Go(func() {
 			if err := db.writer.do(t.Context(), note(fmt.Sprint(i))); err != nil {
-				t.Errorf("fact %d: %v", i, err)
+				t.Errorf("write %d: %v", i, err)
 			}
 		})
 	}
@@ -125,7 +125,7 @@ func TestWriter_QueuedWritesShareCommit(t *testing.T) {
 	}
 }
 
-// One batch holds a fact that is refused, one whose caller hung up, one that
+// One batch holds a write that is refused, one whose caller cancelled, one that
 // panics, one that breaks a constraint after having written, and good ones
 // before, between and behind them.
 func TestWriter_FailureIsIsolated(t *testing.T) {
@@ -137,7 +137,7 @@ func TestWriter_FailureIsIsolated(t *testing.T) {
 	gone, hangUp := context.WithCancel(t.Context())
 	left := make(chan struct{})
 	refusal := admin.Refuse("no")
-	facts := []struct {
+	writes := []struct {
 		name string
 		ctx  context.Context
 		run  func(*tx) error
@@ -168,7 +168,7 @@ func TestWriter_FailureIsIsolated(t *testing.T) {
 		{"good-4", t.Context(), note("good-4"), isNil},
 	}
 	var group sync.WaitGroup
-	for i, f := range facts {
+	for i, f := range writes {
 		group.Go(func() {
 			if err := db.writer.do(f.ctx, f.run); !f.want(err) {
 				t.Errorf("%s: %v", f.name, err)
@@ -180,14 +180,14 @@ func TestWriter_FailureIsIsolated(t *testing.T) {
 		// One by one, so that the order in the batch is the one above.
 		until(t, f.name+" has queued up", func() bool { return db.Queued() == i+1 })
 	}
-	// The batch begins only after the caller has left; its fact stays in the
+	// The batch begins only after the caller has left; its write stays in the
 	// queue, for the writer to drop.
 	hangUp()
 	<-left
 	release()
 	group.Wait()
-	if last := watch.sizes[len(watch.sizes)-1]; last != len(facts)-1 {
-		t.Errorf("batches of %v; want one of all but the cancelled fact", watch.sizes)
+	if last := watch.sizes[len(watch.sizes)-1]; last != len(writes)-1 {
+		t.Errorf("batches of %v; want one of all but the cancelled write", watch.sizes)
 	}
 	if got, want := notes(t, db), "good-1 good-2 good-3 good-4"; got != want {
 		t.Errorf("kept: %s; want %s", got, want)
@@ -208,7 +208,7 @@ func TestWriter_CancelAfterStartReturnsOutcome(t *testing.T) {
 		return note("kept")(tx)
 	})
 	if err != nil || notes(t, db) != "kept" {
-		t.Errorf("%v, kept %q; want the fact to have run", err, notes(t, db))
+		t.Errorf("%v, kept %q; want the write to have run", err, notes(t, db))
 	}
 }
 
@@ -232,7 +232,7 @@ func TestWriter_FullDiskIsAmbiguous(t *testing.T) {
 	release := hold(t, db)
 	results := make(chan error, 2)
 	go func() { results <- db.writer.do(t.Context(), note("neighbour")) }()
-	until(t, "the neighbour has queued up", func() bool { return db.Queued() == 1 })
+	until(t, "the other caller has queued up", func() bool { return db.Queued() == 1 })
 	go func() {
 		results <- db.writer.do(t.Context(), func(tx *tx) error {
 			_, err := tx.Exec(`INSERT INTO scratch (name, filler) VALUES ('big', zeroblob(1000000))`)
@@ -313,12 +313,12 @@ func TestWriter_SharesSyncs(t *testing.T) {
 			syncs++
 		}
 	}
-	t.Logf("%d facts took %d syncs, those of opening and migrating included", callers*each, syncs)
+	t.Logf("%d writes took %d syncs, those of opening and migrating included", callers*each, syncs)
 	if syncs == 0 {
 		t.Fatal("no sync was seen: nothing was durable, or strace saw nothing")
 	}
 	if syncs > callers*each/3 {
-		t.Errorf("%d facts took %d syncs; want at most a third", callers*each, syncs)
+		t.Errorf("%d writes took %d syncs; want at most a third", callers*each, syncs)
 	}
 }
 
@@ -338,7 +338,7 @@ func writeTogether(t *testing.T, path string, callers, each int) {
 	group.Wait()
 }
 
-// The price of one fact, alone and in company.
+// The cost of one write, alone and in batches.
 func BenchmarkWriter(b *testing.B) {
 	for _, callers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
