@@ -24,9 +24,9 @@ type app struct {
 	out     io.Writer
 	err     io.Writer
 	environ []string
-	// giveWay has the process step back for whatever else runs on the machine. It
-	// is nil where the process is not the program's own.
-	giveWay func()
+	// ownProcess is false in tests that run a command within their own process, whose
+	// priority must not be changed.
+	ownProcess bool
 	// began is set once a command's own code runs. What goes wrong before
 	// that is how it was called.
 	began bool

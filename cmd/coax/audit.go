@@ -46,8 +46,8 @@ What it holds the store against:
   coax audit --config coax.toml --head /var/log/coax.log`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if a.giveWay != nil {
-				a.giveWay()
+			if a.ownProcess {
+				server.LowerPriority()
 			}
 			heads, err := readHeads(headFiles)
 			if err != nil {
@@ -109,29 +109,7 @@ func (a *app) runAudit(ctx context.Context, showProgress bool, heads []audit.Hea
 		progress, end = auditProgress(a.err, onTerminal)
 		defer end()
 	}
-	snapshot, done, err := server.OpenSnapshot(ctx, config.Store)
-	if err != nil {
-		return audit.Report{}, fmt.Errorf("open the store at %s: %w", config.Store.Place(), err)
-	}
-	defer done()
-	settings := server.AuditSettings(config)
-	settings.Heads = heads
-	if vault, err := server.OpenVault(config, a.environ); err != nil {
-		settings.NoKeys = err.Error()
-	} else {
-		settings.Keys = server.AuditKeys(vault)
-	}
-	pace, letGo, err := server.AuditPaceOn(ctx, config.Store)
-	if err != nil {
-		return audit.Report{}, err
-	}
-	defer letGo()
-	settings.Rest = pace.Rest
-	report, err := settings.Run(ctx, snapshot, now, progress)
-	if err != nil {
-		return audit.Report{}, fmt.Errorf("audit the store at %s: %w", config.Store.Place(), err)
-	}
-	return report, nil
+	return server.RunAudit(ctx, config, a.environ, now, heads, progress)
 }
 
 // auditProgress tells how far an audit is, a few times a second: on a terminal

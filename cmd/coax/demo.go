@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,10 +12,7 @@ import (
 	"path/filepath"
 
 	"github.com/coaxhq/coax/internal/demo"
-	"github.com/coaxhq/coax/internal/fileowner"
 	"github.com/coaxhq/coax/internal/server"
-	"github.com/coaxhq/coax/internal/store/sqlite"
-	"github.com/coaxhq/coax/internal/telemetry"
 	"github.com/spf13/cobra"
 )
 
@@ -54,103 +50,20 @@ DIR/coax.toml works on the same store, also while the demo runs.`,
 					stop()
 				}()
 			}
-			return stoppedIsDone(ctx, a.demo(ctx, folder, addr, history))
+			return stoppedIsDone(ctx, demo.Run(ctx, demo.Options{
+				Folder: folder, Addr: addr, Sets: a.sets, Environ: a.environ, NewStore: a.newStore, History: history,
+				Log: a.err, JSONLog: a.asJSON, Ready: a.announce,
+			}))
 		},
 	}
 	command.Flags().StringVar(&folder, "dir", "coax-demo", "the `DIR` to keep everything in; made if it is not there")
 	command.Flags().StringVar(&addr, "addr", server.DefaultAddr, "`HOST:PORT` to serve on; port 0 takes a free one")
 	command.Flags().BoolVar(&a.asJSON, "json", false, "print one line of JSON once ready, for scripts")
-	command.Flags().BoolVar(&untilEOF, "until-eof", false, "end when standard input does: whoever holds its other end takes the demo along, however they die")
+	command.Flags().BoolVar(&untilEOF, "until-eof", false, "end when standard input is closed, as it is when the process that started the demo dies")
 	command.Flags().BoolVar(&history, "history", false, "give a new demo three months of made-up history")
 	a.addSetFlag(command)
 	a.addNewStoreFlag(command)
 	return command
-}
-
-func (a *app) demo(ctx context.Context, folder, addr string, history bool) error {
-	folder, err := filepath.Abs(folder)
-	if err != nil {
-		return err
-	}
-	if err := fileowner.MkdirAll(folder, 0o700); err != nil {
-		return fmt.Errorf("make the demo's folder: %w", err)
-	}
-	// Before anything is written: a demo that runs here must not find its files
-	// changed under it.
-	lock, err := sqlite.LockFolder(filepath.Join(folder, "demo.lock"))
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	provider, err := demo.StartSimulator(simulatorListener, filepath.Join(folder, "simulator.json"))
-	if err != nil {
-		return err
-	}
-	defer provider.Stop()
-	config, err := demo.Prepare(demo.Folder{Path: folder, Sets: a.sets, Environ: a.environ}, addr, provider.URL)
-	if err != nil {
-		return err
-	}
-	config.Store.New = a.newStore
-	format := "text"
-	if a.asJSON {
-		format = "json"
-	}
-	log, err := server.NewLogger(a.err, config, format)
-	if err != nil {
-		return err
-	}
-	defer telemetry.Flush(log)
-	server.CollectLess(a.environ)
-	if config.Store.Kind == "sqlite" {
-		server.WaitBesideWork(a.environ)
-	}
-	node, err := server.Open(ctx, config, a.environ, log, server.Clock(config.Clock.Offset))
-	if err != nil {
-		return err
-	}
-	begins, err := demo.BeginningOf(ctx, node, a.err, config.Provider.URL == provider.URL, history)
-	if err != nil {
-		return errors.Join(err, node.Close())
-	}
-	line, err := demo.FurnishFrom(ctx, node, filepath.Join(folder, "demo.json"), begins)
-	if err != nil {
-		return errors.Join(err, node.Close())
-	}
-	if begins.History {
-		if err := demo.FillHistory(ctx, node, provider, begins.Now(), a.err); err != nil {
-			return errors.Join(err, node.Close())
-		}
-	}
-	if err := node.Listen(); err != nil {
-		return errors.Join(err, node.Close())
-	}
-	line.BaseURL = "https://" + server.Reachable(node.APIAddr) + "/api/v1"
-	line.PanelURL = "https://" + server.Reachable(node.APIAddr) + "/"
-	line.CACert = filepath.Join(folder, "ca.pem")
-	line.Config = filepath.Join(folder, "coax.toml")
-	line.SimulatorURL = provider.URL
-	line.InternalURL = plainURL(node.InternalAddr)
-	line.PlainURL = plainURL(node.PlainAddr)
-	line.ClockOffset = ""
-	if config.Clock.Offset != 0 {
-		line.ClockOffset = config.Clock.Offset.String()
-	}
-	if err := demo.KeepLine(filepath.Join(folder, "demo.json"), line); err != nil {
-		return errors.Join(err, node.Close())
-	}
-	if err := a.announce(line, folder); err != nil {
-		return errors.Join(err, node.Close())
-	}
-	return errors.Join(node.Serve(ctx), node.Close())
-}
-
-// plainURL is the address of a plain HTTP listener; empty if there is none.
-func plainURL(addr net.Addr) string {
-	if addr == nil {
-		return ""
-	}
-	return "http://" + server.Reachable(addr)
 }
 
 // passkeysURL is the panel's address with the machine's name in place of its loopback
@@ -166,9 +79,9 @@ func passkeysURL(panel string) string {
 	return at.String()
 }
 
-// announce says that the demo is ready: to a script in one line, to a person
-// with what to do first.
-func (a *app) announce(line demo.Info, folder string) error {
+// announce prints that the demo is ready: one line of JSON for a script, or where to
+// begin for a person.
+func (a *app) announce(line demo.Info) error {
 	if a.asJSON {
 		return json.NewEncoder(a.out).Encode(line)
 	}
@@ -176,6 +89,7 @@ func (a *app) announce(line demo.Info, folder string) error {
 	if err != nil {
 		program = "coax"
 	}
+	folder := filepath.Dir(line.Config)
 	kept := server.ShellQuote(filepath.Join(folder, "demo.json"))
 	_, err = fmt.Fprintf(a.out, `
   Coax is running.

@@ -19,6 +19,6 @@ func main() {
 	// net/http prints stray bytes of the other side through the standard
 	// logger. Nothing of ours uses it, and nobody vouches for those bytes.
 	log.SetOutput(io.Discard)
-	program := &app{out: os.Stdout, err: os.Stderr, environ: os.Environ(), giveWay: giveWay}
+	program := &app{out: os.Stdout, err: os.Stderr, environ: os.Environ(), ownProcess: true}
 	os.Exit(program.run(ctx, os.Args[1:]))
 }

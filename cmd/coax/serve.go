@@ -68,21 +68,6 @@ func stoppedIsDone(ctx context.Context, err error) error {
 	return err
 }
 
-// signActions begins to sign staff actions in a store that an older release has worked
-// with. Where the master key cannot be read, the next node does.
-func (a *app) signActions(ctx context.Context, config server.Config, store server.Store) error {
-	head, err := store.IntegrityHead(ctx)
-	if err != nil || head.ActionID == 0 {
-		return err
-	}
-	vault, err := server.OpenVault(config, a.environ)
-	if err != nil {
-		return nil
-	}
-	_, _, err = server.UnlockStore(ctx, store, vault, server.Clock(config.Clock.Offset)())
-	return err
-}
-
 func (a *app) migrateCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "migrate --config FILE",
@@ -100,7 +85,7 @@ when they start; this is for those who want to see it done first.`,
 			if err != nil {
 				return err
 			}
-			if err := a.signActions(c.Context(), config, store); err != nil {
+			if err := server.SignActions(c.Context(), config, a.environ, store); err != nil {
 				return errors.Join(err, store.Close())
 			}
 			if err := store.Close(); err != nil {

@@ -57,8 +57,3 @@ func (s *Service) EndMaintenance(ctx context.Context, accept bool, reason string
 	_, err := s.store.EndMaintenance(ctx, action, accept)
 	return err
 }
-
-// Maintenance reads the maintenance mode.
-func (s *Service) Maintenance(ctx context.Context) (Maintenance, error) {
-	return s.store.Maintenance(ctx)
-}

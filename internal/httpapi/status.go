@@ -84,6 +84,3 @@ func StatusOf(code fault.Code) int {
 	}
 	return http.StatusInternalServerError
 }
-
-// Meaning returns one line on what a code means, for people.
-func Meaning(code fault.Code) string { return codes[code].meaning }

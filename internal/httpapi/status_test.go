@@ -53,7 +53,7 @@ func TestStatusOf_MatchesContract(t *testing.T) {
 		if got := StatusOf(code); got != want[code] {
 			t.Errorf("StatusOf(%s) = %d; want %d", code, got, want[code])
 		}
-		if Meaning(code) == "" {
+		if codes[code].meaning == "" {
 			t.Errorf("%s has no meaning", code)
 		}
 	}

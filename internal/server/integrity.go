@@ -92,3 +92,18 @@ func AuditKeys(vault *access.Vault) *audit.Keys {
 		Digests: vault.Derive(integrity.DigestsPurpose),
 	}
 }
+
+// SignActions begins to sign staff actions in a store that an older release has worked
+// with. If the master key cannot be read, the next node does it.
+func SignActions(ctx context.Context, config Config, environ []string, store Store) error {
+	head, err := store.IntegrityHead(ctx)
+	if err != nil || head.ActionID == 0 {
+		return err
+	}
+	vault, err := OpenVault(config, environ)
+	if err != nil {
+		return nil
+	}
+	_, _, err = UnlockStore(ctx, store, vault, Clock(config.Clock.Offset)())
+	return err
+}

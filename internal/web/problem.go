@@ -47,9 +47,6 @@ var (
 // the two must look the same.
 func NotFound() error { return errNoPage }
 
-// Forbidden is the error for an action that a user who may see the page may not do.
-func Forbidden(text string) error { return problem(http.StatusForbidden, text) }
-
 // panicError is a recovered panic with its stack.
 type panicError struct {
 	value any

@@ -98,9 +98,6 @@ func shapeOf(operations int) Shape {
 	return Shape{Operators: operators, Subscribers: operators * each, Rounds: usualRounds}
 }
 
-// SizeOf is the size of a store of so many operations.
-func SizeOf(operations int) Size { return shapeOf(operations).books(time.Time{}).size() }
-
 func (b *books) size() Size {
 	size := Size{Operators: b.operators, Subscribers: b.customers, Operations: b.bought()}
 	for o := range b.operators {

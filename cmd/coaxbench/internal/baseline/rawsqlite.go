@@ -86,9 +86,6 @@ func (r *RawSQLite) Run(ctx context.Context, duration time.Duration) (operations
 	return operations, elapsed, ctx.Err()
 }
 
-// Operations is how many it has written in all.
-func (r *RawSQLite) Operations() int { return r.written }
-
 // group writes one group of operations: first what a reservation leaves, then
 // what a settlement does.
 func (r *RawSQLite) group(now time.Time) error {
