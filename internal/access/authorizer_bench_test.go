@@ -8,14 +8,14 @@ import (
 // The request is signed within the loop, because a nonce serves once; what that
 // costs is measured beside it.
 func BenchmarkAuthorize(b *testing.B) {
-	s := newScene(b)
+	s := newFixture(b)
 	s.store.quiet = true
 	s.store.change(s.hash, func(r *Record) { r.Operator.RateLimit = 1 << 40 })
 	ctx := context.Background()
 	b.Run("remembered", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := s.gate.Authorize(ctx, s.draft().sign()); err != nil {
+			if _, err := s.authorizer.Authorize(ctx, s.draft().sign()); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -23,8 +23,8 @@ func BenchmarkAuthorize(b *testing.B) {
 	b.Run("read anew", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			s.gate.cache.forget(s.hash)
-			if _, err := s.gate.Authorize(ctx, s.draft().sign()); err != nil {
+			s.authorizer.cache.remove(s.hash)
+			if _, err := s.authorizer.Authorize(ctx, s.draft().sign()); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -39,7 +39,7 @@ func BenchmarkAuthorize(b *testing.B) {
 
 // identify is all of Authorize that is not the store's.
 func BenchmarkIdentify(b *testing.B) {
-	s := newScene(b)
+	s := newFixture(b)
 	s.warm()
 	c, err := readClaim(s.draft().sign())
 	if err != nil {
@@ -47,19 +47,19 @@ func BenchmarkIdentify(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := s.gate.identify(context.Background(), c); err != nil {
+		if _, err := s.authorizer.identify(context.Background(), c); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
 func BenchmarkUnknownKey(b *testing.B) {
-	s := newScene(b)
+	s := newFixture(b)
 	d := s.draft()
 	d.key, _ = NewKey()
 	req := d.sign()
 	b.ReportAllocs()
 	for b.Loop() {
-		s.gate.Authorize(context.Background(), req)
+		s.authorizer.Authorize(context.Background(), req)
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-func TestAGoodRequestIsLetIn(t *testing.T) {
-	s := newScene(t)
+func TestAuthorize_ValidRequest(t *testing.T) {
+	s := newFixture(t)
 	caller, err := s.send(s.draft())
 	expect(t, err, fault.OK)
 	want := Caller{
-		Operator: s.store.records[s.hash].Operator, CredentialID: sceneKeyID, KeyHint: s.key[:12],
-		Rate: Rate{Limit: sceneLimit, Remaining: sceneLimit - 1, ResetAt: noon.Add(time.Minute)},
+		Operator: s.store.records[s.hash].Operator, CredentialID: testKeyID, KeyHint: s.key[:12],
+		Rate: Rate{Limit: testLimit, Remaining: testLimit - 1, ResetAt: noon.Add(time.Minute)},
 	}
 	if caller != want {
 		t.Errorf("caller = %+v; want %+v", caller, want)
@@ -34,8 +34,8 @@ func TestAGoodRequestIsLetIn(t *testing.T) {
 	expect(t, err, fault.OK)
 }
 
-func TestMalformedAndUnknownKeysAreToldTheSame(t *testing.T) {
-	s := newScene(t)
+func TestAuthorize_MalformedAndUnknownKeysAlike(t *testing.T) {
+	s := newFixture(t)
 	unknown, _ := NewKey()
 	var messages []string
 	for _, key := range []string{unknown, "cxk_short", s.key[4:], strings.ToUpper(s.key), s.key + "0", "x", s.secret.Reveal()} {
@@ -59,7 +59,7 @@ func TestMalformedAndUnknownKeysAreToldTheSame(t *testing.T) {
 	}
 }
 
-func TestKeysAreRevokedBeforeTheyExpireAndExpireAtTheMoment(t *testing.T) {
+func TestAuthorize_RevokedAndExpiredKeys(t *testing.T) {
 	tests := []struct {
 		name             string
 		revoked, expires time.Time
@@ -76,7 +76,7 @@ func TestKeysAreRevokedBeforeTheyExpireAndExpireAtTheMoment(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newScene(t)
+			s := newFixture(t)
 			s.store.change(s.hash, func(r *Record) { r.Credential.RevokedAt, r.Credential.ExpiresAt = tt.revoked, tt.expires })
 			_, err := s.send(s.draft())
 			expect(t, err, tt.want)
@@ -84,7 +84,7 @@ func TestKeysAreRevokedBeforeTheyExpireAndExpireAtTheMoment(t *testing.T) {
 	}
 }
 
-func TestSignaturesCoverTheWholeRequest(t *testing.T) {
+func TestAuthorize_SignatureCoversRequest(t *testing.T) {
 	tests := []struct {
 		name  string
 		spoil func(*Request)
@@ -100,7 +100,7 @@ func TestSignaturesCoverTheWholeRequest(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newScene(t)
+			s := newFixture(t)
 			s.warm()
 			d := s.draft()
 			d.sent = append(d.sent, tt.spoil)
@@ -109,7 +109,7 @@ func TestSignaturesCoverTheWholeRequest(t *testing.T) {
 		})
 	}
 
-	s := newScene(t)
+	s := newFixture(t)
 	d := s.draft()
 	d.secret = strings.TrimPrefix(d.secret, "cxs_")
 	_, err := s.send(d)
@@ -125,7 +125,7 @@ func TestSignaturesCoverTheWholeRequest(t *testing.T) {
 	expect(t, err, fault.InvalidAPIKey) // the decoy opens nothing
 }
 
-func TestOnlyWhatIsKnownToBeGoodIsLetIn(t *testing.T) {
+func TestAuthorize_AccountStates(t *testing.T) {
 	tests := []struct {
 		status subscription.OperatorStatus
 		api    subscription.APIAccess
@@ -142,13 +142,13 @@ func TestOnlyWhatIsKnownToBeGoodIsLetIn(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("status %q, API %q", tt.status, tt.api), func(t *testing.T) {
-			got := judgeAccount(subscription.Operator{Status: tt.status, API: tt.api})
+			got := checkAccount(subscription.Operator{Status: tt.status, API: tt.api})
 			expect(t, got, tt.want)
 		})
 	}
 }
 
-func TestAForeignAddressIsToldWhichItIs(t *testing.T) {
+func TestAuthorize_AddressNotWhitelisted(t *testing.T) {
 	tests := []struct {
 		name string
 		addr netip.Addr
@@ -161,7 +161,7 @@ func TestAForeignAddressIsToldWhichItIs(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newScene(t)
+			s := newFixture(t)
 			d := s.draft()
 			d.req.Address = tt.addr
 			_, err := s.send(d)
@@ -172,37 +172,37 @@ func TestAForeignAddressIsToldWhichItIs(t *testing.T) {
 		})
 	}
 
-	s := newScene(t)
+	s := newFixture(t)
 	d := s.draft()
 	d.req.Address = netip.MustParseAddr("::ffff:203.0.113.200")
 	_, err := s.send(d)
 	expect(t, err, fault.OK)
 }
 
-func TestARouteThatForgotWhatItNeedsIsClosed(t *testing.T) {
-	s := newScene(t)
+func TestAuthorize_NoPermissionNamedIsDenied(t *testing.T) {
+	s := newFixture(t)
 	d := s.draft()
 	d.req.Needs = 0
 	_, err := s.send(d)
 	expect(t, err, fault.PermissionDenied)
 }
 
-func TestARequestWithoutAnIDIsNotAdmitted(t *testing.T) {
-	s := newScene(t)
+func TestAuthorize_RequestNeedsID(t *testing.T) {
+	s := newFixture(t)
 	d := s.draft()
 	d.req.ID = ""
 	_, err := s.send(d)
 	expect(t, err, fault.InternalError)
-	if s.burned(d.nonce) {
+	if s.nonceUsed(d.nonce) {
 		t.Error("its nonce was burned, and a replay could not be told from it")
 	}
 }
 
-func TestFailuresAddUpToAThrottledAddress(t *testing.T) {
-	s := newScene(t)
+func TestAuthorize_FailuresThrottleAddress(t *testing.T) {
+	s := newFixture(t)
 	home := netip.MustParseAddr(home)
 	for i := range 5 { // the scene's limit
-		if err := s.gate.Throttled(home, now); err != nil {
+		if err := s.authorizer.Throttled(home, now); err != nil {
 			t.Fatalf("throttled after %d failures: %v", i, err)
 		}
 		d := s.draft()
@@ -211,7 +211,7 @@ func TestFailuresAddUpToAThrottledAddress(t *testing.T) {
 		s.send(d)
 	}
 
-	err := s.gate.Throttled(home, now.Add(time.Second))
+	err := s.authorizer.Throttled(home, now.Add(time.Second))
 	refusal := expect(t, err, fault.TooManyFailedAttempts)
 	if refusal.RetryAfter != 59*time.Second {
 		t.Errorf("retry after %v; want 59s", refusal.RetryAfter)
@@ -222,19 +222,19 @@ func TestFailuresAddUpToAThrottledAddress(t *testing.T) {
 		59 * time.Second:         time.Second,
 		59999 * time.Millisecond: time.Second,
 	} {
-		if got := fault.From(s.gate.Throttled(home, now.Add(at))).RetryAfter; got != want {
+		if got := fault.From(s.authorizer.Throttled(home, now.Add(at))).RetryAfter; got != want {
 			t.Errorf("after %v: retry after %v; want %v", at, got, want)
 		}
 	}
-	if err := s.gate.Throttled(home, now.Add(time.Minute)); err != nil {
+	if err := s.authorizer.Throttled(home, now.Add(time.Minute)); err != nil {
 		t.Errorf("a minute later: %v; want it free", err)
 	}
-	if err := s.gate.Throttled(netip.MustParseAddr("203.0.113.8"), now); err != nil {
+	if err := s.authorizer.Throttled(netip.MustParseAddr("203.0.113.8"), now); err != nil {
 		t.Errorf("a neighbour is throttled: %v", err)
 	}
 }
 
-func TestAStoreThatFailsMakesTheServiceUnavailable(t *testing.T) {
+func TestAuthorize_StoreErrors(t *testing.T) {
 	broken := errors.New("disk I/O error")
 	for name, fail := range map[string]func(*fakeStore){
 		"reading":   func(s *fakeStore) { s.readErr = broken },
@@ -244,7 +244,7 @@ func TestAStoreThatFailsMakesTheServiceUnavailable(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
+			s := newFixture(t)
 			fail(s.store)
 			_, err := s.send(s.draft())
 			refusal := expect(t, err, fault.ServiceUnavailable)
@@ -261,9 +261,9 @@ func TestAStoreThatFailsMakesTheServiceUnavailable(t *testing.T) {
 	}
 }
 
-func TestASecretThatCannotBeOpenedIsOurOwnFault(t *testing.T) {
-	s := newScene(t)
-	s.gate = NewAuthorizer(s.store, newTestVault(t), AuthorizerConfig{})
+func TestAuthorize_UnopenableSecretIsInternalError(t *testing.T) {
+	s := newFixture(t)
+	s.authorizer = NewAuthorizer(s.store, newTestVault(t), AuthorizerConfig{})
 	for range 2 { // the second time as well: it is not remembered as good
 		_, err := s.send(s.draft())
 		refusal := expect(t, err, fault.InternalError)

@@ -9,108 +9,102 @@ import (
 	"github.com/coaxhq/coax/signing"
 )
 
-// cacheSize bounds the cache. Only keys that exist get in, so a stranger cannot
-// fill it.
+// cacheSize limits the cache. Only existing keys get in, so guesses cannot fill it.
 const cacheSize = 10_000
 
-// subject is a key's record with its secret opened and made ready to verify
-// with. The zero subject is a key that nobody has.
-type subject struct {
+// apiKey is a key's record with its secret opened. The zero apiKey is a key that does not exist.
+type apiKey struct {
 	record Record
 	signer *signing.Key
-	// openErr is why the secret could not be opened. It waits for the step
-	// that needs the secret: a revoked key is revoked all the same.
+	// openErr is why the secret could not be opened. It is reported by the check that needs
+	// the secret, so that a revoked key is reported as revoked all the same.
 	openErr error
-	// fresh: read during this request, not remembered from an earlier one.
+	// fresh: read during this request, not taken from the cache.
 	fresh bool
 }
 
-func (s subject) known() bool { return s.record.Credential.ID != 0 }
+func (k apiKey) exists() bool { return k.record.Credential.ID != 0 }
 
-// read gets a key's record as it stands now. A malformed key needs no look: it
-// is nobody's.
-func (g *Authorizer) read(ctx context.Context, c claim) (subject, error) {
+// readKey reads the current record of a key. A malformed key does not exist.
+func (a *Authorizer) readKey(ctx context.Context, c claim) (apiKey, error) {
 	if !wellFormedKey(c.key) {
-		return subject{fresh: true}, nil
+		return apiKey{fresh: true}, nil
 	}
-	record, found, err := g.store.CredentialByHash(ctx, c.hash)
+	record, found, err := a.store.CredentialByHash(ctx, c.hash)
 	if err != nil {
-		return subject{}, unavailable(fmt.Errorf("read the key of request %s: %w", c.req.ID, err))
+		return apiKey{}, unavailable(fmt.Errorf("read the key of request %s: %w", c.req.ID, err))
 	}
 	if !found {
 		record = Record{}
 	}
-	return g.remember(c.hash, record), nil
+	return a.cacheRecord(c.hash, record), nil
 }
 
-// remember keeps a record that was just read, its secret opened, for the
-// requests to come. That a key is nobody's is not remembered: it may be issued
-// the next moment, and a stranger could fill the cache with guesses.
-func (g *Authorizer) remember(hash KeyHash, record Record) subject {
-	who := subject{record: record, fresh: true}
-	if !who.known() {
-		g.cache.forget(hash)
-		return who
+// cacheRecord opens the secret of a record that was just read, and caches it. A key that does not
+// exist is not cached: it may be issued the next moment, and guesses could fill the cache.
+func (a *Authorizer) cacheRecord(hash KeyHash, record Record) apiKey {
+	key := apiKey{record: record, fresh: true}
+	if !key.exists() {
+		a.cache.remove(hash)
+		return key
 	}
 
-	key := record.Credential
-	if before, found := g.cache.recall(hash); found && sameSeal(before.record.Credential, key) {
-		who.signer = before.signer
+	credential := record.Credential
+	if cached, found := a.cache.get(hash); found && sameSecret(cached.record.Credential, credential) {
+		key.signer = cached.signer
 	} else {
 		var secret Secret
-		secret, who.openErr = g.vault.Open(key.SealedSecret, key.OperatorID, hash)
-		who.signer = signing.NewKey(secret.Reveal())
+		secret, key.openErr = a.vault.Open(credential.SealedSecret, credential.OperatorID, hash)
+		key.signer = signing.NewKey(secret.Reveal())
 	}
-	if who.openErr == nil {
-		g.cache.keep(hash, who)
+	if key.openErr == nil {
+		a.cache.put(hash, key)
 	}
-	return who
+	return key
 }
 
-// sameSeal reports whether opening b's secret would do again what was done for
-// a: mostly it is the account that changes, not the key.
-func sameSeal(a, b Credential) bool {
+// sameSecret reports whether two versions of a credential have the same sealed secret, so that it
+// need not be opened again: mostly the account changes, not the key.
+func sameSecret(a, b Credential) bool {
 	return a.OperatorID == b.OperatorID && bytes.Equal(a.SealedSecret, b.SealedSecret)
 }
 
-// cache remembers subjects between requests. What it holds may be out of date;
-// its readers know.
+// cache holds keys between requests. They may be out of date.
 type cache struct {
 	capacity int
 
-	mu       sync.RWMutex
-	subjects map[KeyHash]subject
+	mu   sync.RWMutex
+	keys map[KeyHash]apiKey
 }
 
 func newCache() *cache {
-	return &cache{capacity: cacheSize, subjects: map[KeyHash]subject{}}
+	return &cache{capacity: cacheSize, keys: map[KeyHash]apiKey{}}
 }
 
-func (c *cache) recall(hash KeyHash) (subject, bool) {
+func (c *cache) get(hash KeyHash) (apiKey, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	who, found := c.subjects[hash]
-	return who, found
+	key, found := c.keys[hash]
+	return key, found
 }
 
-// keep makes room, where there is none, by dropping whatever the map yields
-// first. To keep count of who was used last would cost every request a write,
-// to spare a few of them a read.
-func (c *cache) keep(hash KeyHash, who subject) {
-	who.fresh = false
+// put evicts an arbitrary key if the cache is full. Evicting the least recently used one would
+// cost every request a write, to save a few of them a read.
+func (c *cache) put(hash KeyHash, key apiKey) {
+	key.fresh = false
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, found := c.subjects[hash]; !found && len(c.subjects) >= c.capacity {
-		for other := range c.subjects {
-			delete(c.subjects, other)
+	if _, found := c.keys[hash]; !found && len(c.keys) >= c.capacity {
+		for other := range c.keys {
+			delete(c.keys, other)
 			break
 		}
 	}
-	c.subjects[hash] = who
+	c.keys[hash] = key
 }
 
-func (c *cache) forget(hash KeyHash) {
+func (c *cache) remove(hash KeyHash) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.subjects, hash)
+	delete(c.keys, hash)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-func TestARememberedKeyIsNotReadAgain(t *testing.T) {
-	s := newScene(t)
+func TestCache_KeyIsReadOnce(t *testing.T) {
+	s := newFixture(t)
 	for range 5 {
 		s.warm()
 	}
@@ -20,7 +20,7 @@ func TestARememberedKeyIsNotReadAgain(t *testing.T) {
 	}
 }
 
-func TestAChangeIsSeenByTheVeryNextRequest(t *testing.T) {
+func TestCache_ChangeSeenByNextRequest(t *testing.T) {
 	tests := []struct {
 		name   string
 		before func(*Record) // how it is remembered
@@ -69,7 +69,7 @@ func TestAChangeIsSeenByTheVeryNextRequest(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newScene(t)
+			s := newFixture(t)
 			s.warm()
 			if tt.before != nil {
 				s.store.change(s.hash, tt.before)
@@ -90,8 +90,8 @@ func TestAChangeIsSeenByTheVeryNextRequest(t *testing.T) {
 	}
 }
 
-func TestAChangeBetweenJudgementAndCommitIsSeenToo(t *testing.T) {
-	s := newScene(t)
+func TestCache_ChangeBetweenCheckAndAdmit(t *testing.T) {
+	s := newFixture(t)
 	s.store.beforeAdmit = func() { s.store.change(s.hash, func(r *Record) { r.Credential.RevokedAt = now }) }
 	_, err := s.send(s.draft())
 	expect(t, err, fault.CredentialRevoked)
@@ -100,8 +100,8 @@ func TestAChangeBetweenJudgementAndCommitIsSeenToo(t *testing.T) {
 	}
 }
 
-func TestARefusalThatNoLongerHoldsIsNotAnsweredAndTheRequestCountsOnce(t *testing.T) {
-	s := newScene(t)
+func TestCache_OutdatedRefusalIsCheckedAgain(t *testing.T) {
+	s := newFixture(t)
 	s.warm()
 	s.store.change(s.hash, func(r *Record) { r.Operator.API = subscription.APIDisabled })
 	_, err := s.send(s.draft())
@@ -119,11 +119,11 @@ func TestARefusalThatNoLongerHoldsIsNotAnsweredAndTheRequestCountsOnce(t *testin
 	}
 }
 
-func TestASecretThatWasReplacedCountsAtOnceAndTheOldOneNoMore(t *testing.T) {
-	s := newScene(t)
+func TestCache_ReplacedSecretCountsAtOnce(t *testing.T) {
+	s := newFixture(t)
 	s.warm()
 	_, replacement := NewKey()
-	sealed, err := s.vault.Seal(replacement, sceneOwner, s.hash)
+	sealed, err := s.vault.Seal(replacement, testOperator, s.hash)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,27 +139,27 @@ func TestASecretThatWasReplacedCountsAtOnceAndTheOldOneNoMore(t *testing.T) {
 
 // A sealed secret copied into another operator's row must not work there, not
 // even while it is remembered from its own.
-func TestARowMovedToAnotherOperatorDoesNotKeepItsSecret(t *testing.T) {
-	s := newScene(t)
+func TestCache_MovedRowCannotBeOpened(t *testing.T) {
+	s := newFixture(t)
 	s.warm()
 	s.store.change(s.hash, func(r *Record) { r.Credential.OperatorID, r.Operator.ID = 8, 8 })
 	_, err := s.send(s.draft())
 	expect(t, err, fault.InternalError)
 }
 
-func TestARowThatIsGoneIsAnUnknownKey(t *testing.T) {
-	t.Run("found out by the admission", func(t *testing.T) {
-		s := newScene(t)
+func TestCache_DeletedKeyIsUnknown(t *testing.T) {
+	t.Run("found by admission", func(t *testing.T) {
+		s := newFixture(t)
 		s.warm()
 		delete(s.store.records, s.hash)
 		_, err := s.send(s.draft())
 		expect(t, err, fault.InvalidAPIKey)
-		if _, found := s.gate.cache.recall(s.hash); found {
+		if _, found := s.authorizer.cache.get(s.hash); found {
 			t.Error("it is still remembered")
 		}
 	})
-	t.Run("found out after another refusal", func(t *testing.T) {
-		s := newScene(t)
+	t.Run("found after another refusal", func(t *testing.T) {
+		s := newFixture(t)
 		s.warm()
 		delete(s.store.records, s.hash)
 		d := s.draft()
@@ -167,8 +167,8 @@ func TestARowThatIsGoneIsAnUnknownKey(t *testing.T) {
 		_, err := s.send(d)
 		expect(t, err, fault.InvalidAPIKey)
 	})
-	t.Run("found out although every admission fails", func(t *testing.T) {
-		s := newScene(t)
+	t.Run("found although every admission fails", func(t *testing.T) {
+		s := newFixture(t)
 		s.warm()
 		delete(s.store.records, s.hash)
 		s.store.admitErr = errors.New("foreign key constraint failed")
@@ -179,8 +179,8 @@ func TestARowThatIsGoneIsAnUnknownKey(t *testing.T) {
 	})
 }
 
-func TestAKeyThatIsIssuedAfterItWasTriedWorks(t *testing.T) {
-	s := newScene(t)
+func TestCache_UnknownKeyIsNotCached(t *testing.T) {
+	s := newFixture(t)
 	record := s.store.records[s.hash]
 	delete(s.store.records, s.hash)
 	_, err := s.send(s.draft())
@@ -190,9 +190,9 @@ func TestAKeyThatIsIssuedAfterItWasTriedWorks(t *testing.T) {
 	expect(t, err, fault.OK)
 }
 
-func TestReplays(t *testing.T) {
+func TestAuthorize_Replays(t *testing.T) {
 	t.Run("the same request twice", func(t *testing.T) {
-		s := newScene(t)
+		s := newFixture(t)
 		first := s.draft()
 		_, err := s.send(first)
 		expect(t, err, fault.OK)
@@ -204,8 +204,8 @@ func TestReplays(t *testing.T) {
 			t.Errorf("counted %d; want 1", s.counted())
 		}
 	})
-	t.Run("a nonce is used up by a request that the account refused", func(t *testing.T) {
-		s := newScene(t)
+	t.Run("refused account uses up the nonce", func(t *testing.T) {
+		s := newFixture(t)
 		s.store.change(s.hash, func(r *Record) { r.Operator.Status = subscription.OperatorInactive })
 		first := s.draft()
 		_, err := s.send(first)
@@ -215,8 +215,8 @@ func TestReplays(t *testing.T) {
 		_, err = s.send(again)
 		expect(t, err, fault.ReplayDetected) // the nonce comes before the account
 	})
-	t.Run("a nonce is not used up by a wrong signature", func(t *testing.T) {
-		s := newScene(t)
+	t.Run("wrong signature does not use up the nonce", func(t *testing.T) {
+		s := newFixture(t)
 		first := s.draft()
 		first.secret = "guess"
 		_, err := s.send(first)
@@ -226,8 +226,8 @@ func TestReplays(t *testing.T) {
 		_, err = s.send(again)
 		expect(t, err, fault.OK)
 	})
-	t.Run("after the key was revoked, its replays are revoked", func(t *testing.T) {
-		s := newScene(t)
+	t.Run("replay with a revoked key", func(t *testing.T) {
+		s := newFixture(t)
 		first := s.draft()
 		_, err := s.send(first)
 		expect(t, err, fault.OK)
@@ -237,8 +237,8 @@ func TestReplays(t *testing.T) {
 		_, err = s.send(again)
 		expect(t, err, fault.CredentialRevoked)
 	})
-	t.Run("the store fails while a replay is looked into", func(t *testing.T) {
-		s := newScene(t)
+	t.Run("store error during a replay", func(t *testing.T) {
+		s := newFixture(t)
 		first := s.draft()
 		s.send(first)
 		s.store.readErr = errors.New("disk I/O error")
@@ -249,37 +249,37 @@ func TestReplays(t *testing.T) {
 	})
 }
 
-func TestARecordThatNeverHoldsStillMakesTheServiceUnavailable(t *testing.T) {
-	s := newScene(t)
+func TestAuthorize_RecordChangesEveryAttempt(t *testing.T) {
+	s := newFixture(t)
 	rounds := 0
-	var restless func()
-	restless = func() {
+	var changing func()
+	changing = func() {
 		rounds++
 		s.store.change(s.hash, func(*Record) {})
 		s.store.mu.Lock()
-		s.store.beforeAdmit = restless
+		s.store.beforeAdmit = changing
 		s.store.mu.Unlock()
 	}
-	s.store.beforeAdmit = restless
+	s.store.beforeAdmit = changing
 	_, err := s.send(s.draft())
 	expect(t, err, fault.ServiceUnavailable)
-	if rounds != admitRounds || s.counted() != 0 {
-		t.Errorf("%d rounds, counted %d; want %d and 0", rounds, s.counted(), admitRounds)
+	if rounds != admitAttempts || s.counted() != 0 {
+		t.Errorf("%d rounds, counted %d; want %d and 0", rounds, s.counted(), admitAttempts)
 	}
 
-	// One change fewer, and it is let in.
-	s = newScene(t)
+	// With one change less it is admitted.
+	s = newFixture(t)
 	rounds = 0
-	restless = func() {
+	changing = func() {
 		rounds++
 		s.store.change(s.hash, func(*Record) {})
-		if rounds < admitRounds-1 {
+		if rounds < admitAttempts-1 {
 			s.store.mu.Lock()
-			s.store.beforeAdmit = restless
+			s.store.beforeAdmit = changing
 			s.store.mu.Unlock()
 		}
 	}
-	s.store.beforeAdmit = restless
+	s.store.beforeAdmit = changing
 	_, err = s.send(s.draft())
 	expect(t, err, fault.OK)
 	if s.counted() != 1 {
@@ -287,18 +287,18 @@ func TestARecordThatNeverHoldsStillMakesTheServiceUnavailable(t *testing.T) {
 	}
 }
 
-func TestTheCacheIsBounded(t *testing.T) {
+func TestCache_Capacity(t *testing.T) {
 	c := newCache()
 	c.capacity = 100
 	for i := range 1000 {
 		hash := HashKey(fmt.Sprint(i))
-		c.keep(hash, subject{record: Record{Credential: Credential{ID: int64(i + 1)}}})
-		if _, found := c.recall(hash); !found {
-			t.Fatalf("key %d was not kept", i)
+		c.put(hash, apiKey{record: Record{Credential: Credential{ID: int64(i + 1)}}})
+		if _, found := c.get(hash); !found {
+			t.Fatalf("key %d was not cached", i)
 		}
-		c.keep(hash, subject{}) // again, and nobody has to make room
-		if want := min(i+1, 100); len(c.subjects) != want {
-			t.Fatalf("%d subjects are remembered; want %d", len(c.subjects), want)
+		c.put(hash, apiKey{}) // replacing evicts nothing
+		if want := min(i+1, 100); len(c.keys) != want {
+			t.Fatalf("%d keys are cached; want %d", len(c.keys), want)
 		}
 	}
 }

@@ -15,8 +15,8 @@ const (
 	nonceLenMax = 64
 )
 
-// claim is a request together with the one value of each header: somebody's
-// claim to be the owner of a key.
+// claim is a request with the value of each authentication header: a claim to own a key that is
+// yet to be checked.
 type claim struct {
 	req Request
 
@@ -24,8 +24,8 @@ type claim struct {
 	hash                             KeyHash
 }
 
-// readClaim takes the four headers, each of which must be there exactly once. A
-// header sent twice is refused because a proxy may have looked at the other one.
+// readClaim reads the four headers. A header sent twice is refused, because a proxy may have read
+// the other value.
 func readClaim(req Request) (claim, error) {
 	c := claim{req: req}
 	var wrong []string
@@ -41,7 +41,7 @@ func readClaim(req Request) (claim, error) {
 	return c, nil
 }
 
-// onlyOne returns a header's one value, or adds to what is wrong.
+// onlyOne returns a header's only value, or appends the problem to wrong.
 func onlyOne(name string, values, wrong []string) (string, []string) {
 	switch {
 	case len(values) == 0:
@@ -54,7 +54,7 @@ func onlyOne(name string, values, wrong []string) (string, []string) {
 	return values[0], wrong
 }
 
-// signed is what the claim's signature has to cover.
+// signed is what the signature must cover.
 func (c claim) signed() signing.Request {
 	return signing.Request{
 		Method:    c.req.Method,
@@ -66,16 +66,15 @@ func (c claim) signed() signing.Request {
 	}
 }
 
-// parseTimestamp reads decimal digits, however many: a number too large for
-// int64 becomes the largest, which is as far from any clock. Signs, exponents
-// and foreign digits, some of which strconv takes, are no timestamp.
+// parseTimestamp parses decimal digits only, without the signs that strconv accepts. A number too
+// large for int64 becomes the largest one, which is far from any clock too.
 func parseTimestamp(text string) (seconds int64, ok bool) {
 	if !allDigits(text) {
 		return 0, false
 	}
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return math.MaxInt64, true // out of range is all that can be wrong with digits
+		return math.MaxInt64, true // digits can only be out of range
 	}
 	return seconds, true
 }

@@ -27,7 +27,7 @@ func FuzzClaim(f *testing.F) {
 	} {
 		f.Add(seed[0], seed[1], seed[2], seed[3])
 	}
-	s := newScene(f)
+	s := newFixture(f)
 	sign := func(timestamp, nonce string) string {
 		body := fmt.Sprintf("%x", sha256.Sum256([]byte("{}")))
 		mac := hmac.New(sha256.New, []byte(s.secret.Reveal()))
@@ -47,11 +47,11 @@ func FuzzClaim(f *testing.F) {
 			if err != nil {
 				return err
 			}
-			who, err := s.gate.read(t.Context(), c)
+			who, err := s.authorizer.readKey(t.Context(), c)
 			if err != nil {
 				return err
 			}
-			return judgeIdentity(who, c)
+			return checkIdentity(who, c)
 		}()
 
 		want := fault.OK

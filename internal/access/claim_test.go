@@ -10,7 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-func TestEachHeaderIsNeededOnceAndNotEmpty(t *testing.T) {
+func TestReadClaim_EachHeaderOnce(t *testing.T) {
 	headers := []struct {
 		name string
 		of   func(*Request) *[]string
@@ -34,7 +34,7 @@ func TestEachHeaderIsNeededOnceAndNotEmpty(t *testing.T) {
 	for _, header := range headers {
 		for _, tt := range tests {
 			t.Run(header.name+" "+tt.name, func(t *testing.T) {
-				s := newScene(t)
+				s := newFixture(t)
 				d := s.draft()
 				d.sent = append(d.sent, func(r *Request) {
 					values := header.of(r)
@@ -52,7 +52,7 @@ func TestEachHeaderIsNeededOnceAndNotEmpty(t *testing.T) {
 		}
 	}
 
-	_, err := newScene(t).gate.Authorize(t.Context(), Request{Now: now})
+	_, err := newFixture(t).authorizer.Authorize(t.Context(), Request{Now: now})
 	refusal := expect(t, err, fault.MissingAuthHeaders)
 	for _, header := range headers {
 		if !strings.Contains(refusal.Message, header.name+" is missing") {
@@ -61,7 +61,7 @@ func TestEachHeaderIsNeededOnceAndNotEmpty(t *testing.T) {
 	}
 }
 
-func TestTimestamps(t *testing.T) {
+func TestAuthorize_Timestamps(t *testing.T) {
 	unix := now.Unix()
 	digits := fmt.Sprint(unix)
 	fullWidth := strings.Map(func(r rune) rune { return r - '0' + '\uff10' }, digits)
@@ -99,7 +99,7 @@ func TestTimestamps(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newScene(t)
+			s := newFixture(t)
 			d := s.draft()
 			d.timestamp = tt.timestamp
 			_, err := s.send(d)
@@ -124,28 +124,28 @@ func TestTimestamp_MillisecondsAreNamedInTheMessage(t *testing.T) {
 		fmt.Sprint(now.UnixNano()):                    false,
 		fmt.Sprintf("%d.0", now.UnixMilli()):          false,
 	} {
-		err := judgeClock(timestamp, now)
+		err := checkTimestamp(timestamp, now)
 		refusal := expect(t, err, fault.TimestampExpired)
 		if got := strings.Contains(refusal.Message, "milliseconds"); got != want {
 			t.Errorf("%s: %q; want it to speak of milliseconds: %v", timestamp, refusal.Message, want)
 		}
 	}
-	if err := judgeClock("000"+fmt.Sprint(now.Unix()), now); err != nil {
+	if err := checkTimestamp("000"+fmt.Sprint(now.Unix()), now); err != nil {
 		t.Errorf("thirteen digits that are now in seconds: %v; want them accepted", err)
 	}
 }
 
-func TestTheClockIsComparedInWholeSeconds(t *testing.T) {
+func TestCheckTimestamp_WholeSeconds(t *testing.T) {
 	end := time.Unix(1_800_000_300, 999_999_999)
-	if err := judgeClock("1800000000", end); err != nil {
+	if err := checkTimestamp("1800000000", end); err != nil {
 		t.Errorf("300.999… s behind: %v; want it accepted", err)
 	}
-	if err := judgeClock("1800000000", end.Add(1)); fault.CodeOf(err) != fault.TimestampExpired {
+	if err := checkTimestamp("1800000000", end.Add(1)); fault.CodeOf(err) != fault.TimestampExpired {
 		t.Errorf("301 s behind: %v; want it refused", err)
 	}
 }
 
-func TestNonces(t *testing.T) {
+func TestAuthorize_NonceForm(t *testing.T) {
 	tests := []struct {
 		name, nonce string
 		want        fault.Code
@@ -166,13 +166,13 @@ func TestNonces(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newScene(t)
+			s := newFixture(t)
 			d := s.draft()
 			d.nonce = tt.nonce
 			_, err := s.send(d)
 			expect(t, err, tt.want)
-			if s.burned(tt.nonce) != (tt.want == fault.OK) {
-				t.Errorf("nonce %q burned: %t", tt.nonce, s.burned(tt.nonce))
+			if s.nonceUsed(tt.nonce) != (tt.want == fault.OK) {
+				t.Errorf("nonce %q burned: %t", tt.nonce, s.nonceUsed(tt.nonce))
 			}
 		})
 	}

@@ -4,18 +4,16 @@ import "context"
 
 type authenticatedKey struct{}
 
-// OnAuthenticated returns a context for the requests of one connection. Authenticated then
-// calls done, so that a listener learns which connections to keep when room is short without
-// knowing how requests authenticate.
+// OnAuthenticated returns a context for the requests of one connection, on which Authenticated
+// calls done. A listener learns from it which connections to keep when it has too many.
 func OnAuthenticated(ctx context.Context, done func()) context.Context {
 	return context.WithValue(ctx, authenticatedKey{}, done)
 }
 
-// Authenticated tells the listener that the connection of this request has carried an
-// authenticated one: a signed call that was admitted, or a visit in a live session. Without
-// a listener that asked it does nothing.
+// Authenticated reports to the listener, if there is one, that this connection carried an
+// authenticated request: a signed call that was admitted, or a page of a live session.
 func Authenticated(ctx context.Context) {
-	if done, asked := ctx.Value(authenticatedKey{}).(func()); asked {
+	if done, found := ctx.Value(authenticatedKey{}).(func()); found {
 		done()
 	}
 }

@@ -8,19 +8,17 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Credential is an API key as the store keeps it: a hash of the key, a sealed
-// copy of the secret, and what the key may do. Neither can be read back.
+// Credential is an API key as stored: a hash of the key, the sealed secret, and the permissions.
 type Credential struct {
 	ID         int64
 	OperatorID int64
 	KeyHash    KeyHash
-	// Hint is the beginning of the key, enough for people to tell keys apart.
+	// Hint is the beginning of the key, by which people tell keys apart.
 	Hint         string
 	SealedSecret []byte
 	Permissions  Permissions
-	// RevokedAt and ExpiresAt are zero until the key is revoked, or rotated
-	// with a grace period that ends then. ReplacedBy is the key it was
-	// rotated to, zero if none.
+	// RevokedAt is zero unless the key was revoked; ExpiresAt is the end of the grace period
+	// after a rotation, else zero. ReplacedBy is the key that it was rotated to, zero if none.
 	RevokedAt  time.Time
 	ExpiresAt  time.Time
 	ReplacedBy int64
@@ -29,62 +27,60 @@ type Credential struct {
 	CreatedAt time.Time
 }
 
-// Record is all that decides whether a caller is let in, read in one snapshot.
+// Record is everything that the checks of a key need, read at one moment.
 type Record struct {
 	Credential Credential
 	Operator   subscription.Operator
 	Whitelist  []netip.Prefix
 }
 
-// Store is what access needs kept. Every method is one business fact.
+// Store is the storage of keys and admissions. Each method is one transaction.
 type Store interface {
-	// CredentialByHash reads a key's record as it stands now.
+	// CredentialByHash reads the current record of a key.
 	CredentialByHash(ctx context.Context, hash KeyHash) (record Record, found bool, err error)
 
-	// Admit burns a nonce, counts the request in its operator's minute, and
-	// tells whether the caller's record is still the one it was judged on,
-	// all in one durable transaction.
+	// Admit uses up a nonce, counts the request in its operator's rate window, and compares
+	// the versions of the record that the request was checked on, in one durable transaction.
 	Admit(ctx context.Context, admission Admission) (Admitted, error)
 
-	// PurgeAdmissions removes at most so many nonces used before one moment
-	// and rate counters of minutes before another, and says how many rows
-	// went.
-	PurgeAdmissions(ctx context.Context, noncesBefore time.Time, minutesBefore int64, most int) (removed int, err error)
+	// PurgeAdmissions removes nonces used before noncesBefore and rate counters of earlier
+	// windows than minutesBefore, at most limit rows, and returns how many.
+	PurgeAdmissions(ctx context.Context, noncesBefore time.Time, minutesBefore int64, limit int) (removed int, err error)
 }
 
-// Admission is a request whose signature was right, asking to be let in.
+// Admission is a request with a valid signature, to be admitted.
 type Admission struct {
-	// RequestID tells this request's own nonce from one that was used before,
-	// so that the same admission can be asked for twice.
+	// RequestID is stored with the nonce, so that the same request can be admitted again after
+	// its record was read again.
 	RequestID    string
 	CredentialID int64
 	OperatorID   int64
 	Nonce        string
 	Now          time.Time
-	// CredentialVersion and OperatorVersion name the rows the caller was
-	// judged on. If either has moved on, nothing is counted.
+	// CredentialVersion and OperatorVersion are those of the record that was checked. If
+	// either has changed, nothing is counted.
 	CredentialVersion int64
 	OperatorVersion   int64
-	// Count is false for a caller who is going to be refused anyway: the
-	// nonce is burned, the minute is not charged.
+	// Count is false for a request that will be refused anyway: its nonce is used up, but it
+	// does not count against the rate limit.
 	Count bool
-	// Limit is how many requests the operator may make in a minute.
+	// Limit is the operator's rate limit.
 	Limit int
 }
 
 // Minute is the number of the rate window that the request is counted in.
 func (a Admission) Minute() int64 { return subscription.RateWindowAt(a.Now) }
 
-// Admitted is what Admit did.
+// Admitted is the result of Admit.
 type Admitted struct {
-	// Replayed: the nonce had been used by another request.
+	// Replayed: the nonce was used by another request.
 	Replayed bool
-	// Fresh is set if the record has changed since the caller was judged; it
-	// is the record as it stands now, to judge again.
+	// Fresh is the current record if it has changed since the checks, which must then be
+	// repeated; else nil.
 	Fresh *Record
-	// Counted: the request took a place in the minute. If Count was asked and
-	// neither Replayed nor Fresh is set, false means that the limit is reached.
+	// Counted: the request was counted. If Count was set and neither Replayed nor Fresh is,
+	// false means that the rate limit is reached.
 	Counted bool
-	// Used is how many places of the minute are taken, this request included.
+	// Used is the number of requests counted in the window, this one included.
 	Used int
 }

@@ -13,22 +13,21 @@ import (
 	"github.com/coaxhq/coax/signing"
 )
 
-// fakeStore keeps in maps what a store keeps in tables. Its Admit follows the
-// words of Store and Admission.
+// fakeStore is a Store in memory.
 type fakeStore struct {
 	mu       sync.Mutex
 	records  map[KeyHash]Record
 	nonces   map[usedNonce]string // the request that used it
-	counters map[minuteOf]int
+	counters map[rateWindow]int
 
 	reads      int
 	admissions []Admission
 
 	readErr, admitErr error
-	// beforeAdmit, if set, happens right before the next Admit: what others do
-	// between a judgement and its commit.
+	// beforeAdmit, if set, runs right before the next Admit, to change a record between the
+	// checks and the commit.
 	beforeAdmit func()
-	// quiet keeps neither admissions nor nonces, for benchmarks.
+	// quiet: admissions and nonces are not recorded, for benchmarks.
 	quiet bool
 }
 
@@ -37,13 +36,13 @@ type usedNonce struct {
 	nonce        string
 }
 
-type minuteOf struct {
+type rateWindow struct {
 	operatorID int64
 	minute     int64
 }
 
 func newFakeStore() *fakeStore {
-	return &fakeStore{records: map[KeyHash]Record{}, nonces: map[usedNonce]string{}, counters: map[minuteOf]int{}}
+	return &fakeStore{records: map[KeyHash]Record{}, nonces: map[usedNonce]string{}, counters: map[rateWindow]int{}}
 }
 
 func (s *fakeStore) CredentialByHash(_ context.Context, hash KeyHash) (Record, bool, error) {
@@ -58,8 +57,8 @@ func (s *fakeStore) CredentialByHash(_ context.Context, hash KeyHash) (Record, b
 }
 
 func (s *fakeStore) Admit(_ context.Context, a Admission) (Admitted, error) {
-	if happen := s.takeBeforeAdmit(); happen != nil {
-		happen()
+	if change := s.takeBeforeAdmit(); change != nil {
+		change()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +81,7 @@ func (s *fakeStore) Admit(_ context.Context, a Admission) (Admitted, error) {
 	if record.Credential.Version != a.CredentialVersion || record.Operator.Version != a.OperatorVersion {
 		return Admitted{Fresh: &record}, nil
 	}
-	minute := minuteOf{a.OperatorID, a.Minute()}
+	minute := rateWindow{a.OperatorID, a.Minute()}
 	if !a.Count || s.counters[minute] >= a.Limit {
 		return Admitted{Used: s.counters[minute]}, nil
 	}
@@ -93,16 +92,16 @@ func (s *fakeStore) Admit(_ context.Context, a Admission) (Admitted, error) {
 func (s *fakeStore) takeBeforeAdmit() func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	happen := s.beforeAdmit
+	change := s.beforeAdmit
 	s.beforeAdmit = nil
-	return happen
+	return change
 }
 
 func (s *fakeStore) PurgeAdmissions(context.Context, time.Time, int64, int) (int, error) {
-	panic("purge has a fake of its own")
+	panic("the tests of Purge have their own fake")
 }
 
-// recordOf finds a record by its credential; a row that is gone is a zero one.
+// recordOf finds a record by its credential; zero if it was deleted.
 func (s *fakeStore) recordOf(id int64) Record {
 	for _, record := range s.records {
 		if record.Credential.ID == id {
@@ -112,7 +111,7 @@ func (s *fakeStore) recordOf(id int64) Record {
 	return Record{}
 }
 
-// change edits a record as an act of staff would: both versions move on.
+// change edits a record as a staff action would: both versions grow.
 func (s *fakeStore) change(hash KeyHash, edit func(*Record)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,49 +122,49 @@ func (s *fakeStore) change(hash KeyHash, edit func(*Record)) {
 	s.records[hash] = record
 }
 
-// scene is an operator with a key in front of a gate.
-type scene struct {
-	t      testing.TB
-	gate   *Authorizer
-	store  *fakeStore
-	vault  *Vault
-	key    string
-	secret Secret
-	hash   KeyHash
-	sent   int
+// fixture is an Authorizer and an operator with a key.
+type fixture struct {
+	t          testing.TB
+	authorizer *Authorizer
+	store      *fakeStore
+	vault      *Vault
+	key        string
+	secret     Secret
+	hash       KeyHash
+	sent       int
 }
 
 const (
-	home       = "203.0.113.7"
-	sceneLimit = 10
-	sceneKeyID = 31
-	sceneOwner = 7
+	home         = "203.0.113.7"
+	testLimit    = 10
+	testKeyID    = 31
+	testOperator = 7
 )
 
 // now is a little after a whole minute.
 var now = noon.Add(5*time.Second + 250*time.Millisecond)
 
-func newScene(t testing.TB) *scene {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	s := &scene{t: t, store: newFakeStore(), vault: newTestVault(t)}
+	s := &fixture{t: t, store: newFakeStore(), vault: newTestVault(t)}
 	s.key, s.secret = NewKey()
 	s.hash = HashKey(s.key)
-	sealed, err := s.vault.Seal(s.secret, sceneOwner, s.hash)
+	sealed, err := s.vault.Seal(s.secret, testOperator, s.hash)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.store.records[s.hash] = Record{
 		Credential: Credential{
-			ID: sceneKeyID, OperatorID: sceneOwner, KeyHash: s.hash, Hint: Hint(s.key),
+			ID: testKeyID, OperatorID: testOperator, KeyHash: s.hash, Hint: Hint(s.key),
 			SealedSecret: sealed, Permissions: AllPermissions, Version: 1,
 		},
 		Operator: subscription.Operator{
-			ID: sceneOwner, Name: "Sagar Cable", Status: subscription.OperatorActive, API: subscription.APIEnabled,
-			RateLimit: sceneLimit, Version: 1,
+			ID: testOperator, Name: "Sagar Cable", Status: subscription.OperatorActive, API: subscription.APIEnabled,
+			RateLimit: testLimit, Version: 1,
 		},
 		Whitelist: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")},
 	}
-	s.gate = NewAuthorizer(s.store, s.vault, AuthorizerConfig{FailedAuthPerMinute: 5})
+	s.authorizer = NewAuthorizer(s.store, s.vault, AuthorizerConfig{FailedAuthPerMinute: 5})
 	return s
 }
 
@@ -176,12 +175,12 @@ type draft struct {
 	secret    string
 	timestamp string
 	nonce     string
-	// sent happens to the request after it was signed.
+	// sent changes the request after it was signed.
 	sent []func(*Request)
 }
 
-// draft returns a good request, new with each call, for the caller to spoil.
-func (s *scene) draft() *draft {
+// draft returns a new valid request for the test to change.
+func (s *fixture) draft() *draft {
 	s.sent++
 	return &draft{
 		req: Request{
@@ -199,26 +198,26 @@ func (d *draft) sign() Request {
 	req.Signature = []string{signing.Request{
 		Method: req.Method, Path: req.Path, RawQuery: req.RawQuery, Timestamp: d.timestamp, Nonce: d.nonce, Body: req.Body,
 	}.Sign(d.secret)}
-	for _, happen := range d.sent {
-		happen(&req)
+	for _, change := range d.sent {
+		change(&req)
 	}
 	return req
 }
 
-// send authorises a request, signed as it now stands.
-func (s *scene) send(d *draft) (Caller, error) {
-	return s.gate.Authorize(context.Background(), d.sign())
+// send signs a request and authorizes it.
+func (s *fixture) send(d *draft) (Caller, error) {
+	return s.authorizer.Authorize(context.Background(), d.sign())
 }
 
-// warm lets one good request in, so that the key is remembered.
-func (s *scene) warm() {
+// warm sends one valid request, so that the key is cached.
+func (s *fixture) warm() {
 	s.t.Helper()
 	if _, err := s.send(s.draft()); err != nil {
 		s.t.Fatalf("a good request was refused: %v", err)
 	}
 }
 
-// expect asserts a refusal by its code; fault.OK means that there is none.
+// expect asserts an error by its code; fault.OK is no error.
 func expect(t testing.TB, err error, want fault.Code) *fault.Error {
 	t.Helper()
 	if got := fault.CodeOf(err); got != want {
@@ -230,20 +229,20 @@ func expect(t testing.TB, err error, want fault.Code) *fault.Error {
 	return fault.From(err)
 }
 
-func (s *scene) counted() int {
-	return s.store.counters[minuteOf{sceneOwner, subscription.RateWindowAt(now)}]
+func (s *fixture) counted() int {
+	return s.store.counters[rateWindow{testOperator, subscription.RateWindowAt(now)}]
 }
 
-func (s *scene) burned(nonce string) bool {
-	_, used := s.store.nonces[usedNonce{sceneKeyID, nonce}]
+func (s *fixture) nonceUsed(nonce string) bool {
+	_, used := s.store.nonces[usedNonce{testKeyID, nonce}]
 	return used
 }
 
-// failures is how many failed authentications are held against the caller.
-func (s *scene) failures(addr string) int {
-	element, found := s.gate.throttle.failures[netip.MustParseAddr(addr)]
+// failures is the number of failed authentications counted for an address.
+func (s *fixture) failures(addr string) int {
+	element, found := s.authorizer.throttle.failures[netip.MustParseAddr(addr)]
 	if !found {
 		return 0
 	}
-	return len(element.Value.(*offender).failed)
+	return len(element.Value.(*failingAddr).failed)
 }

@@ -14,25 +14,25 @@ const (
 	secretPrefix = "cxs_"
 	secretBytes  = 32
 
-	// hintDigits is how much of a key people get to see. 32 of its 128 bits
-	// tell an operator's keys apart and leave the rest beyond guessing.
+	// hintDigits is how much of a key is shown: 32 of its 128 bits, which leaves the rest
+	// beyond guessing.
 	hintDigits = 8
 )
 
-// KeyHash is the SHA-256 of a whole API key. It needs neither salt nor a slow
-// function: a key is 128 random bits, and there is nothing to guess from.
+// KeyHash is the SHA-256 of a whole API key. A key is 128 random bits, so neither salt nor a slow
+// hash is needed.
 type KeyHash [sha256.Size]byte
 
-// NewKey makes an API key and its secret. Both are shown to a person once.
+// NewKey generates an API key and its secret. Both are shown once.
 func NewKey() (key string, secret Secret) {
 	return keyPrefix + randomHex(keyBytes), newSecret(secretPrefix + randomHex(secretBytes))
 }
 
-// HashKey returns what a key is stored and looked up by.
+// HashKey returns the hash by which a key is stored and looked up.
 func HashKey(key string) KeyHash { return sha256.Sum256([]byte(key)) }
 
-// Hint is the beginning of a key, to tell keys apart in lists and logs. What is
-// no key has no hint: whatever a stranger sent is not repeated anywhere.
+// Hint is the beginning of a key, by which people tell keys apart. A malformed key has no hint, so
+// that arbitrary input is not repeated in logs.
 func Hint(key string) string {
 	if !wellFormedKey(key) {
 		return ""
@@ -40,8 +40,7 @@ func Hint(key string) string {
 	return key[:len(keyPrefix)+hintDigits]
 }
 
-// wellFormedKey reports whether a text looks like a key that NewKey made, in
-// lower case and without anything around it.
+// wellFormedKey reports whether a text has the form of a key from NewKey.
 func wellFormedKey(key string) bool {
 	digits, found := strings.CutPrefix(key, keyPrefix)
 	if !found || len(key) != keyLen {
@@ -55,8 +54,8 @@ func wellFormedKey(key string) bool {
 	return true
 }
 
-// randomHex returns n random bytes in hex. rand.Read never fails: where the
-// system has no randomness to give, the program ends.
+// randomHex returns n random bytes in hex. rand.Read never returns an error; it crashes the program
+// instead.
 func randomHex(n int) string {
 	b := make([]byte, n)
 	rand.Read(b)

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestNewKeyMakesWellFormedKeysNeverTheSame(t *testing.T) {
+func TestNewKey_WellFormedAndUnique(t *testing.T) {
 	keyForm := regexp.MustCompile(`^cxk_[0-9a-f]{32}$`)
 	secretForm := regexp.MustCompile(`^cxs_[0-9a-f]{64}$`)
 	seen := map[string]bool{}
@@ -67,7 +67,7 @@ func TestWellFormedKey(t *testing.T) {
 	}
 }
 
-func TestHashKeyIsTheSHA256OfTheWholeKey(t *testing.T) {
+func TestHashKey_IsSHA256(t *testing.T) {
 	hash := HashKey("cxk_0123456789abcdef0123456789abcdef")
 	// printf 'cxk_0123456789abcdef0123456789abcdef' | sha256sum
 	const want = "c1b8bfb40f8526e90f84ccd9f8edbaaaaf41882b242202c6d21ffc0c1d327671"
@@ -82,7 +82,7 @@ type holder struct {
 	Secrets []Secret
 }
 
-func TestASecretHidesItselfHoweverItIsPrinted(t *testing.T) {
+func TestSecret_IsRedacted(t *testing.T) {
 	_, secret := NewKey()
 	inside := holder{secret, []Secret{secret}}
 	for _, value := range []any{secret, &secret, inside, &inside, map[string]any{"x": secret}, []any{secret}, fmt.Errorf("odd: %v", secret)} {
@@ -120,14 +120,14 @@ func hides(t *testing.T, secret Secret, printed string) {
 
 // HMAC hashes a key of more than 64 bytes first, so a shorter decoy would be told
 // from a secret by the time it takes.
-func TestTheDecoyIsAsLongAsASecret(t *testing.T) {
+func TestDecoySecret_Length(t *testing.T) {
 	_, secret := NewKey()
 	if got, want := len(decoySecret), len(secret.Reveal()); got != want {
 		t.Errorf("the decoy has %d characters; a secret has %d", got, want)
 	}
 }
 
-func TestTheZeroSecretIsEmpty(t *testing.T) {
+func TestSecret_ZeroIsEmpty(t *testing.T) {
 	if got := (Secret{}).Reveal(); got != "" {
 		t.Errorf("Reveal = %q; want nothing", got)
 	}

@@ -15,43 +15,43 @@ import (
 var wrongs = []struct {
 	name  string
 	code  fault.Code
-	spoil func(*scene, *draft)
+	spoil func(*fixture, *draft)
 }{
-	{"a header twice", fault.MissingAuthHeaders, func(_ *scene, d *draft) {
+	{"a header twice", fault.MissingAuthHeaders, func(_ *fixture, d *draft) {
 		d.sent = append(d.sent, func(r *Request) { r.Key = append(r.Key, r.Key[0]) })
 	}},
-	{"an unknown key", fault.InvalidAPIKey, func(_ *scene, d *draft) { d.key, _ = NewKey() }},
-	{"a revoked key", fault.CredentialRevoked, func(s *scene, _ *draft) {
+	{"an unknown key", fault.InvalidAPIKey, func(_ *fixture, d *draft) { d.key, _ = NewKey() }},
+	{"a revoked key", fault.CredentialRevoked, func(s *fixture, _ *draft) {
 		s.store.change(s.hash, func(r *Record) { r.Credential.RevokedAt = now })
 	}},
-	{"an expired key", fault.CredentialExpired, func(s *scene, _ *draft) {
+	{"an expired key", fault.CredentialExpired, func(s *fixture, _ *draft) {
 		s.store.change(s.hash, func(r *Record) { r.Credential.ExpiresAt = now })
 	}},
-	{"a clock that is off", fault.TimestampExpired, func(_ *scene, d *draft) { d.timestamp = fmt.Sprint(now.Unix() - 301) }},
-	{"a wrong signature", fault.InvalidSignature, func(_ *scene, d *draft) {
+	{"a clock that is off", fault.TimestampExpired, func(_ *fixture, d *draft) { d.timestamp = fmt.Sprint(now.Unix() - 301) }},
+	{"a wrong signature", fault.InvalidSignature, func(_ *fixture, d *draft) {
 		d.sent = append(d.sent, func(r *Request) { r.Body = append(slices.Clone(r.Body), ' ') })
 	}},
-	{"a malformed nonce", fault.InvalidNonce, func(_ *scene, d *draft) { d.nonce = "short" }},
-	{"a used nonce", fault.ReplayDetected, func(s *scene, d *draft) {
-		s.store.nonces[usedNonce{sceneKeyID, d.nonce}] = "req_another"
+	{"a malformed nonce", fault.InvalidNonce, func(_ *fixture, d *draft) { d.nonce = "short" }},
+	{"a used nonce", fault.ReplayDetected, func(s *fixture, d *draft) {
+		s.store.nonces[usedNonce{testKeyID, d.nonce}] = "req_another"
 	}},
-	{"a deleted account", fault.LCONotFound, func(s *scene, _ *draft) {
+	{"a deleted account", fault.LCONotFound, func(s *fixture, _ *draft) {
 		s.store.change(s.hash, func(r *Record) { r.Operator.Status = subscription.OperatorDeleted })
 	}},
-	{"an inactive account", fault.LCOInactive, func(s *scene, _ *draft) {
+	{"an inactive account", fault.LCOInactive, func(s *fixture, _ *draft) {
 		s.store.change(s.hash, func(r *Record) { r.Operator.Status = subscription.OperatorInactive })
 	}},
-	{"a blocked API", fault.APIAccessBlocked, func(s *scene, _ *draft) {
+	{"a blocked API", fault.APIAccessBlocked, func(s *fixture, _ *draft) {
 		s.store.change(s.hash, func(r *Record) { r.Operator.API = subscription.APIBlocked })
 	}},
-	{"a disabled API", fault.APIDisabled, func(s *scene, _ *draft) {
+	{"a disabled API", fault.APIDisabled, func(s *fixture, _ *draft) {
 		s.store.change(s.hash, func(r *Record) { r.Operator.API = subscription.APIDisabled })
 	}},
-	{"a foreign address", fault.IPNotWhitelisted, func(_ *scene, d *draft) { d.req.Address = netip.MustParseAddr("198.51.100.1") }},
-	{"a full minute", fault.RateLimited, func(s *scene, _ *draft) {
-		s.store.counters[minuteOf{sceneOwner, subscription.RateWindowAt(now)}] = sceneLimit
+	{"a foreign address", fault.IPNotWhitelisted, func(_ *fixture, d *draft) { d.req.Address = netip.MustParseAddr("198.51.100.1") }},
+	{"a full minute", fault.RateLimited, func(s *fixture, _ *draft) {
+		s.store.counters[rateWindow{testOperator, subscription.RateWindowAt(now)}] = testLimit
 	}},
-	{"a lacking permission", fault.PermissionDenied, func(s *scene, _ *draft) {
+	{"a lacking permission", fault.PermissionDenied, func(s *fixture, _ *draft) {
 		s.store.change(s.hash, func(r *Record) { r.Credential.Permissions = PermissionsOf(Activate, GetPlans) })
 	}},
 }
@@ -68,7 +68,7 @@ func wrong(code fault.Code) int {
 // Of two things that are wrong, the one that comes first in the contract's order
 // is answered, whether or not the gate remembers the key from a better time, and
 // with no more done than the order allows.
-func TestOfTwoWrongsTheFirstIsAnswered(t *testing.T) {
+func TestAuthorize_FirstFailedCheckIsReported(t *testing.T) {
 	for _, warm := range []bool{false, true} {
 		for i, first := range wrongs {
 			for j, second := range wrongs[i:] {
@@ -83,7 +83,7 @@ func TestOfTwoWrongsTheFirstIsAnswered(t *testing.T) {
 }
 
 func firstIsAnswered(t *testing.T, i, j int, warm bool) {
-	s := newScene(t)
+	s := newFixture(t)
 	if warm {
 		s.warm()
 	}
@@ -112,7 +112,7 @@ func firstIsAnswered(t *testing.T, i, j int, warm bool) {
 	// stroke that burns the nonce; nobody will miss it.
 	late := warm && (want == fault.CredentialRevoked || want == fault.CredentialExpired)
 	seeded := i == wrong(fault.ReplayDetected) || j == wrong(fault.ReplayDetected)
-	if got := s.burned(d.nonce); got != burns && !late && !seeded {
+	if got := s.nonceUsed(d.nonce); got != burns && !late && !seeded {
 		t.Errorf("nonce burned: %t; want %t", got, burns)
 	}
 	counts := 0
@@ -131,10 +131,10 @@ func firstIsAnswered(t *testing.T, i, j int, warm bool) {
 	}
 
 	known := i >= wrong(fault.CredentialRevoked)
-	if (caller.Operator.ID == sceneOwner) != known || (caller.CredentialID == sceneKeyID) != known {
+	if (caller.Operator.ID == testOperator) != known || (caller.CredentialID == testKeyID) != known {
 		t.Errorf("the log learns of operator %d and key %d; known %t", caller.Operator.ID, caller.CredentialID, known)
 	}
-	if rated := i >= wrong(fault.RateLimited); (caller.Rate.Limit == sceneLimit) != rated {
+	if rated := i >= wrong(fault.RateLimited); (caller.Rate.Limit == testLimit) != rated {
 		t.Errorf("rate = %+v; want one: %t", caller.Rate, rated)
 	}
 	if i > 0 && caller.KeyHint != Hint(d.key) {
@@ -142,7 +142,7 @@ func firstIsAnswered(t *testing.T, i, j int, warm bool) {
 	}
 }
 
-func TestWrongsCoverEveryRefusalOfTheGate(t *testing.T) {
+func TestAuthorize_OrderTestCoversEveryCode(t *testing.T) {
 	unauthenticated := 0
 	for _, code := range fault.Contract {
 		if failedAuthentication(fault.New(code, "x")) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Permission is one thing a key may do. The zero Permission is none, and no key
-// has it: a route that forgot to name what it needs is closed, not open.
+// Permission is one thing that a key may do. No key has the zero Permission, so a route that names
+// none is closed.
 type Permission uint8
 
 // The permissions, in the contract's order.
@@ -21,8 +21,8 @@ const (
 	CheckTransaction
 )
 
-// permissionNames are the contract's own words, which are also what the store
-// keeps and what people type. None may ever contain a comma.
+// permissionNames are the contract's names, as stored and as typed by people. None may contain a
+// comma.
 var permissionNames = [...]string{
 	Activate:          "Activate",
 	Renew:             "Renew",
@@ -44,7 +44,7 @@ func (p Permission) String() string {
 // Permissions is a set of them. The zero value permits nothing.
 type Permissions uint8
 
-// AllPermissions is every permission there is.
+// AllPermissions is the set of all permissions.
 const AllPermissions Permissions = 1<<CheckTransaction - 1
 
 // PermissionsOf returns the set of the given permissions.
@@ -56,7 +56,7 @@ func PermissionsOf(list ...Permission) Permissions {
 	return set
 }
 
-// bit is where a permission lives in a set; nowhere, if there is no such one.
+// bit is a permission's bit in a set; zero for an unknown one.
 func (p Permission) bit() Permissions {
 	if p < Activate || p > CheckTransaction {
 		return 0
@@ -78,8 +78,8 @@ func (s Permissions) List() []Permission {
 	return list
 }
 
-// String joins the members' names with commas. It is the form the store keeps,
-// and ParsePermissionSet reads it back.
+// String joins the members' names with commas, as they are stored. ParsePermissionSet is the
+// reverse.
 func (s Permissions) String() string {
 	var names []string
 	for _, p := range s.List() {
@@ -88,8 +88,7 @@ func (s Permissions) String() string {
 	return strings.Join(names, ",")
 }
 
-// ParsePermission finds a permission by its name, which has to be spelled as
-// the contract spells it.
+// ParsePermission finds a permission by its exact name.
 func ParsePermission(name string) (Permission, error) {
 	if i := slices.Index(permissionNames[Activate:], name); i >= 0 {
 		return Activate + Permission(i), nil
@@ -98,8 +97,7 @@ func ParsePermission(name string) (Permission, error) {
 		name, strings.Join(permissionNames[Activate:], ", "))
 }
 
-// ParsePermissions returns the set of the named permissions. Naming one twice
-// is naming it.
+// ParsePermissions returns the set of the named permissions. Duplicates are fine.
 func ParsePermissions(names []string) (Permissions, error) {
 	var set Permissions
 	for _, name := range names {
@@ -112,7 +110,7 @@ func ParsePermissions(names []string) (Permissions, error) {
 	return set, nil
 }
 
-// ParsePermissionSet reads what Permissions.String wrote.
+// ParsePermissionSet parses what Permissions.String returns.
 func ParsePermissionSet(text string) (Permissions, error) {
 	if text == "" {
 		return 0, nil

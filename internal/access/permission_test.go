@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestPermissionNamesAreTheContracts(t *testing.T) {
+func TestPermission_NamesMatchContract(t *testing.T) {
 	names := []string{
 		"Activate", "Renew", "Advance Renew", "Check Balance", "Get Plans", "Check Subscription", "Check Transaction",
 	}
@@ -27,7 +27,7 @@ func TestPermissionNamesAreTheContracts(t *testing.T) {
 	}
 }
 
-func TestEverySetOfPermissionsSurvivesItsTextForm(t *testing.T) {
+func TestPermissions_StringRoundTrip(t *testing.T) {
 	for set := Permissions(0); set <= AllPermissions; set++ {
 		got, err := ParsePermissionSet(set.String())
 		if err != nil || got != set {
@@ -39,14 +39,14 @@ func TestEverySetOfPermissionsSurvivesItsTextForm(t *testing.T) {
 	}
 }
 
-func TestPermissionsAreParsedInAnyOrderAndWrittenInOne(t *testing.T) {
+func TestParsePermissions_AnyOrder(t *testing.T) {
 	got, err := ParsePermissions([]string{"Get Plans", "Activate", "Get Plans"})
 	if err != nil || got.String() != "Activate,Get Plans" {
 		t.Errorf("ParsePermissions = %q, %v; want Activate,Get Plans", got, err)
 	}
 }
 
-func TestAnUnknownPermissionIsToldTheNames(t *testing.T) {
+func TestParsePermission_ErrorListsNames(t *testing.T) {
 	for _, name := range []string{"", "renew", "Renew ", "AdvanceRenew", "Permission(1)", "Activate,Renew"} {
 		_, err := ParsePermission(name)
 		if err == nil {
@@ -64,7 +64,7 @@ func TestAnUnknownPermissionIsToldTheNames(t *testing.T) {
 	}
 }
 
-func TestAPermissionThatDoesNotExistIsCalledByItsNumber(t *testing.T) {
+func TestPermission_UnknownPrintsNumber(t *testing.T) {
 	for p, want := range map[Permission]string{0: "Permission(0)", CheckTransaction + 1: "Permission(8)", 255: "Permission(255)"} {
 		if got := p.String(); got != want {
 			t.Errorf("permission %d is called %q; want %q", uint8(p), got, want)
@@ -72,7 +72,7 @@ func TestAPermissionThatDoesNotExistIsCalledByItsNumber(t *testing.T) {
 	}
 }
 
-func TestNobodyHasAPermissionThatDoesNotExist(t *testing.T) {
+func TestPermissions_NeverHaveUnknown(t *testing.T) {
 	for _, p := range []Permission{0, CheckTransaction + 1, 200, 255} {
 		if Permissions(255).Has(p) {
 			t.Errorf("a full set has %v", p)

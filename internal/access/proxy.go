@@ -8,13 +8,11 @@ import (
 	"strings"
 )
 
-// TrustedProxies are the addresses whose word about somebody else's connection
-// is believed. With none, which is the default, nobody's is.
+// TrustedProxies are the addresses whose X-Forwarded headers are believed. The default is none.
 type TrustedProxies []netip.Prefix
 
-// ParseTrustedProxies reads addresses and ranges. Ranges may be wide, as a
-// private network is, but not the whole world: then every caller could choose
-// the address to be seen under.
+// ParseTrustedProxies parses addresses and ranges. A range may be as wide as a private network, but
+// not /0: then every caller could choose its address.
 func ParseTrustedProxies(texts []string) (TrustedProxies, error) {
 	var proxies TrustedProxies
 	for _, text := range texts {
@@ -32,29 +30,27 @@ func ParseTrustedProxies(texts []string) (TrustedProxies, error) {
 	return proxies, nil
 }
 
-// Trusts reports whether addr is a trusted proxy's.
+// Trusts reports whether addr is a trusted proxy.
 func (t TrustedProxies) Trusts(addr netip.Addr) bool {
 	addr = addr.Unmap()
 	return slices.ContainsFunc(t, func(proxy netip.Prefix) bool { return proxy.Contains(addr) })
 }
 
-// Caller is the address a request comes from: the peer's, or, if the peer is a
-// trusted proxy, the first stranger's in X-Forwarded-For, read from the right.
+// Caller is the address that a request comes from: the peer's or, if the peer is a trusted proxy,
+// the rightmost untrusted address in X-Forwarded-For.
 //
-// Every proxy adds the address that it saw at the right, so what stands to the
-// left of the first stranger is only that stranger's claim and is never read.
-// Up to there each hop was written by a trusted proxy. If one of those cannot
-// be read, nobody knows who is calling, and guessing (the proxy itself, or the
-// next hop) would let somebody pass for another: the answer is the zero Addr,
-// which is in no whitelist.
+// Every proxy appends the address that it saw. So what is left of the first untrusted address was
+// written by that caller and is ignored; what is right of it was written by trusted proxies. If one
+// of those entries cannot be parsed, the caller is unknown: the result is the zero Addr, which is in
+// no whitelist, because any guess could impersonate another address.
 func (t TrustedProxies) Caller(peer netip.Addr, forwardedFor []string) netip.Addr {
 	caller := peer.Unmap()
 	if !t.Trusts(caller) {
 		return caller
 	}
-	for hop := range fromTheRight(forwardedFor) {
+	for hop := range fromRight(forwardedFor) {
 		addr, err := netip.ParseAddr(hop)
-		if err != nil || addr.Zone() != "" { // a zone means nothing on another machine
+		if err != nil || addr.Zone() != "" { // a zone is local to the proxy
 			return netip.Addr{}
 		}
 		caller = addr.Unmap()
@@ -62,26 +58,24 @@ func (t TrustedProxies) Caller(peer netip.Addr, forwardedFor []string) netip.Add
 			return caller
 		}
 	}
-	return caller // proxies all the way: a health check of theirs, say
+	return caller // only proxies, for example a health check
 }
 
-// Secure reports whether a request came over HTTPS. What a trusted proxy says
-// in X-Forwarded-Proto counts instead of the transport, which is then only the
-// last leg; if several wrote there, the nearest one counts. Said by anyone else,
-// it is not read.
+// Secure reports whether a request came over HTTPS. Behind a trusted proxy X-Forwarded-Proto decides
+// instead of the transport; of several values the last one counts. From others it is ignored.
 func (t TrustedProxies) Secure(peer netip.Addr, overTLS bool, forwardedProto []string) bool {
 	if !t.Trusts(peer) {
 		return overTLS
 	}
-	for proto := range fromTheRight(forwardedProto) {
+	for proto := range fromRight(forwardedProto) {
 		return strings.EqualFold(proto, "https")
 	}
 	return overTLS
 }
 
-// fromTheRight yields the elements of a header that is a list, the last one
-// first. Several lines are one list; a line with nothing on it adds nothing.
-func fromTheRight(lines []string) func(yield func(string) bool) {
+// fromRight yields the elements of a list header, the last one first. Several lines are one list;
+// empty lines are skipped.
+func fromRight(lines []string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, line := range slices.Backward(lines) {
 			for rest, more := line, strings.Trim(line, " \t") != ""; more; {

@@ -49,7 +49,7 @@ func TestParseTrustedProxies(t *testing.T) {
 	}
 }
 
-func TestCallerIsTheNearestHopThatIsNotATrustedProxy(t *testing.T) {
+func TestTrustedProxies_Caller(t *testing.T) {
 	proxies := mustProxies(t, "10.0.0.0/8", "2001:db8:ffff::/48")
 	tests := []struct {
 		name  string
@@ -108,7 +108,7 @@ func TestCallerIsTheNearestHopThatIsNotATrustedProxy(t *testing.T) {
 	}
 }
 
-func TestSecureBelievesTheTransportOrATrustedProxy(t *testing.T) {
+func TestTrustedProxies_Secure(t *testing.T) {
 	proxies := mustProxies(t, "10.0.0.0/8")
 	tests := []struct {
 		name    string

@@ -32,7 +32,7 @@ func (s *purgeStore) PurgeAdmissions(_ context.Context, noncesBefore time.Time, 
 	return gone, nil
 }
 
-func TestPurgeGoesOnUntilABatchComesBackShort(t *testing.T) {
+func TestPurge_UntilShortBatch(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
 		rows, batches int
@@ -58,7 +58,7 @@ func TestPurgeGoesOnUntilABatchComesBackShort(t *testing.T) {
 	}
 }
 
-func TestPurgeStopsBetweenBatchesWhenItIsTold(t *testing.T) {
+func TestPurge_StopsWhenCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	store := &purgeStore{rows: 10 * purgeBatch, after: func(batch int) {
 		if batch == 2 {
@@ -71,7 +71,7 @@ func TestPurgeStopsBetweenBatchesWhenItIsTold(t *testing.T) {
 	}
 }
 
-func TestPurgeTellsOfAStoreThatFails(t *testing.T) {
+func TestPurge_ReportsStoreError(t *testing.T) {
 	broken := errors.New("database is locked")
 	removed, err := NewAuthorizer(&purgeStore{err: broken}, nil, AuthorizerConfig{}).Purge(t.Context(), now)
 	if !errors.Is(err, broken) || removed != 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-func TestTheMinuteIsCountedToItsLimitAndNoFurther(t *testing.T) {
-	s := newScene(t)
+func TestRate_CountsToLimit(t *testing.T) {
+	s := newFixture(t)
 	// A refusal before the rate is not counted; one behind it is.
 	foreign := s.draft()
 	foreign.req.Address = netip.MustParseAddr("198.51.100.1")
@@ -22,34 +22,34 @@ func TestTheMinuteIsCountedToItsLimitAndNoFurther(t *testing.T) {
 	denied.req.Needs = GetPlans
 	caller, err := s.send(denied)
 	expect(t, err, fault.PermissionDenied)
-	if caller.Rate.Remaining != sceneLimit-1 {
-		t.Errorf("remaining %d after a request without permission; want %d", caller.Rate.Remaining, sceneLimit-1)
+	if caller.Rate.Remaining != testLimit-1 {
+		t.Errorf("remaining %d after a request without permission; want %d", caller.Rate.Remaining, testLimit-1)
 	}
 	if !strings.Contains(err.Error(), "Get Plans") {
 		t.Errorf("error = %v; want the permission's name in it", err)
 	}
 
-	for used := 2; used <= sceneLimit; used++ {
+	for used := 2; used <= testLimit; used++ {
 		caller, err := s.send(s.draft())
 		expect(t, err, fault.OK)
-		if caller.Rate.Remaining != sceneLimit-used {
-			t.Errorf("request %d: remaining %d; want %d", used, caller.Rate.Remaining, sceneLimit-used)
+		if caller.Rate.Remaining != testLimit-used {
+			t.Errorf("request %d: remaining %d; want %d", used, caller.Rate.Remaining, testLimit-used)
 		}
 	}
 	for range 3 {
 		d := s.draft()
 		caller, err := s.send(d)
 		refusal := expect(t, err, fault.RateLimited)
-		want := Rate{Limit: sceneLimit, Remaining: 0, ResetAt: noon.Add(time.Minute)}
+		want := Rate{Limit: testLimit, Remaining: 0, ResetAt: noon.Add(time.Minute)}
 		if caller.Rate != want || refusal.RetryAfter != 55*time.Second {
 			t.Errorf("rate = %+v, retry after %v; want %+v, 55s", caller.Rate, refusal.RetryAfter, want)
 		}
-		if !s.burned(d.nonce) {
+		if !s.nonceUsed(d.nonce) {
 			t.Error("a request over the limit kept its nonce")
 		}
 	}
-	if s.counted() != sceneLimit {
-		t.Errorf("counted %d; want %d: a request over the limit is not counted", s.counted(), sceneLimit)
+	if s.counted() != testLimit {
+		t.Errorf("counted %d; want %d: a request over the limit is not counted", s.counted(), testLimit)
 	}
 	if s.failures(home) != 0 {
 		t.Error("being over the limit was held against the address as a failure to authenticate")
@@ -59,12 +59,12 @@ func TestTheMinuteIsCountedToItsLimitAndNoFurther(t *testing.T) {
 	next.req.Now = noon.Add(time.Minute)
 	caller, err = s.send(next)
 	expect(t, err, fault.OK)
-	if caller.Rate.Remaining != sceneLimit-1 || !caller.Rate.ResetAt.Equal(noon.Add(2*time.Minute)) {
+	if caller.Rate.Remaining != testLimit-1 || !caller.Rate.ResetAt.Equal(noon.Add(2*time.Minute)) {
 		t.Errorf("rate in the next minute = %+v", caller.Rate)
 	}
 }
 
-func TestRetryAfterIsTheRestOfTheMinute(t *testing.T) {
+func TestRate_RetryAfterIsRestOfWindow(t *testing.T) {
 	tests := []struct {
 		name    string
 		into    time.Duration
@@ -79,7 +79,7 @@ func TestRetryAfterIsTheRestOfTheMinute(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			at := noon.Add(tt.into)
-			rate := rateOf(60, 60, at)
+			rate := rateAt(60, 60, at)
 			refusal := expect(t, rateLimited(rate, at), fault.RateLimited)
 			if want := time.Duration(tt.seconds) * time.Second; refusal.RetryAfter != want || !rate.ResetAt.Equal(noon.Add(time.Minute)) {
 				t.Errorf("retry after %v, reset at %v; want %v, 12:01", refusal.RetryAfter, rate.ResetAt, want)
@@ -88,8 +88,8 @@ func TestRetryAfterIsTheRestOfTheMinute(t *testing.T) {
 	}
 }
 
-func TestALimitLoweredWithinTheMinuteLeavesNothing(t *testing.T) {
-	s := newScene(t)
+func TestRate_LimitLoweredWithinWindow(t *testing.T) {
+	s := newFixture(t)
 	for range 5 {
 		s.warm()
 	}
@@ -101,9 +101,9 @@ func TestALimitLoweredWithinTheMinuteLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestManyRequestsAtOnceFillTheMinuteExactly(t *testing.T) {
-	s := newScene(t)
-	requests := make([]Request, 4*sceneLimit)
+func TestRate_ConcurrentRequestsFillLimitExactly(t *testing.T) {
+	s := newFixture(t)
+	requests := make([]Request, 4*testLimit)
 	for i := range requests {
 		requests[i] = s.draft().sign()
 	}
@@ -115,7 +115,7 @@ func TestManyRequestsAtOnceFillTheMinuteExactly(t *testing.T) {
 			req := req
 			req.ID = id
 			all.Go(func() {
-				_, err := s.gate.Authorize(context.Background(), req)
+				_, err := s.authorizer.Authorize(context.Background(), req)
 				mu.Lock()
 				defer mu.Unlock()
 				answers[fault.CodeOf(err)]++
@@ -126,7 +126,7 @@ func TestManyRequestsAtOnceFillTheMinuteExactly(t *testing.T) {
 		s.store.change(s.hash, func(*Record) {})
 	}
 	all.Wait()
-	if answers[fault.ReplayDetected] != len(requests) || answers[fault.OK] != sceneLimit {
-		t.Errorf("answers = %v; want %d replays and %d let in", answers, len(requests), sceneLimit)
+	if answers[fault.ReplayDetected] != len(requests) || answers[fault.OK] != testLimit {
+		t.Errorf("answers = %v; want %d replays and %d let in", answers, len(requests), testLimit)
 	}
 }

@@ -6,19 +6,19 @@ import (
 	"log/slog"
 )
 
-// Secret is the text a caller signs with. It hides itself wherever it might be
-// printed; only Reveal gives it away. The zero Secret is empty.
+// Secret is the secret that requests are signed with. It is redacted wherever it is printed; only
+// Reveal returns it. The zero Secret is empty.
 //
-// The text is behind a pointer because fmt looks into unexported fields without
-// asking their methods: of a struct that holds a Secret it prints an address.
+// The text is behind a pointer because fmt prints unexported fields without calling their methods:
+// of a struct with a Secret in it, fmt prints an address.
 type Secret struct {
-	hushed
+	redacted
 	text *string
 }
 
 func newSecret(text string) Secret { return Secret{text: &text} }
 
-// Reveal returns the secret itself, to sign with or to show to its owner once.
+// Reveal returns the secret, to sign with or to show to its owner once.
 func (s Secret) Reveal() string {
 	if s.text == nil {
 		return ""
@@ -28,14 +28,13 @@ func (s Secret) Reveal() string {
 
 const hidden = "[secret]"
 
-// hushed is embedded by what must not be printed. Its methods cover fmt, slog
-// and JSON, the ways in which values end up in logs and answers.
-type hushed struct{}
+// redacted is embedded in types that must not be printed. It covers fmt, slog and JSON.
+type redacted struct{}
 
-// Format speaks for every verb; %d would not ask String.
-func (hushed) Format(f fmt.State, _ rune) { io.WriteString(f, hidden) }
+// Format covers every verb; %d would not call String.
+func (redacted) Format(f fmt.State, _ rune) { io.WriteString(f, hidden) }
 
-func (hushed) String() string               { return hidden }
-func (hushed) GoString() string             { return hidden }
-func (hushed) LogValue() slog.Value         { return slog.StringValue(hidden) }
-func (hushed) MarshalJSON() ([]byte, error) { return []byte(`"` + hidden + `"`), nil }
+func (redacted) String() string               { return hidden }
+func (redacted) GoString() string             { return hidden }
+func (redacted) LogValue() slog.Value         { return slog.StringValue(hidden) }
+func (redacted) MarshalJSON() ([]byte, error) { return []byte(`"` + hidden + `"`), nil }

@@ -15,71 +15,68 @@ const (
 
 	throttleWindow = time.Minute
 
-	// throttleAddresses bounds how many addresses are remembered. An address
-	// costs about 350 bytes and 16 for each failure: at the default limit some
-	// 85 MB if all of them fail as often as they may.
+	// throttleAddresses limits the addresses in memory. An address takes about 350 bytes and
+	// 16 for each failure: at most some 85 MB with the default limit.
 	throttleAddresses = 100_000
 
-	// sweepStep is how many forgotten addresses each call clears away. A call
-	// adds one at most, so that two are enough to catch up.
+	// sweepStep is how many expired addresses each call removes. A call adds at most one, so
+	// two are enough to catch up.
 	sweepStep = 2
 )
 
-// throttle counts failed authentications per address over a sliding minute, those
-// of IPv6 per /64: whoever has one address there has all of it. It lives in
-// memory: it shields the store from strangers, so it must not need it.
+// throttle counts failed authentications per address in a sliding minute; IPv6 per /64, because a
+// client usually has all addresses of one. It is in memory, because it protects the store.
 //
-// When it is full, the address whose last failure is longest ago is dropped.
-// An attacker with more addresses than that is not stopped by counting them.
+// When it is full, the address that failed least recently is dropped. An attacker with more
+// addresses than that cannot be stopped by counting.
 type throttle struct {
 	limit    int
 	capacity int
 
 	mu       sync.Mutex
 	failures map[netip.Addr]*list.Element
-	// recent holds an *offender for each address, the one that failed last in
-	// front.
+	// recent holds a *failingAddr for each address, the most recent failure in front.
 	recent *list.List
-	// named holds those of them that failed with a key of ours, the one that did
-	// so last in front: strangers who make up keys cannot crowd them out.
+	// named holds those that failed with an existing key, the most recent in front. Requests
+	// with invented keys cannot displace them.
 	named *list.List
-	// past is which addresses had to wait: with a key of ours, and without.
+	// past are the addresses that were throttled: with an existing key, and without.
 	past [2]*throttleHistory
 }
 
-// offender is an address and its failures, oldest first, never more than the limit.
-type offender struct {
+// failingAddr is an address with its failures, oldest first, at most as many as the limit.
+type failingAddr struct {
 	addr   netip.Addr
 	failed []failure
-	named  *list.Element // in the throttle's list of that name; nil if it is not there
-	// unknown is the failures without a key, or with none of ours. They share one
-	// count, because anybody can make up keys.
+	named  *list.Element // in throttle.named; nil if it is not there
+	// unknown are the failures without an existing key. They share one count, because anyone
+	// can invent keys.
 	unknown keyFailures
 }
 
-// failure is when an authentication failed, in Unix nanoseconds (a third of a
-// time.Time), and with which key.
+// failure is the time of a failed authentication, in Unix nanoseconds (a third of the size of a
+// time.Time), and its key.
 type failure struct {
 	at  int64
 	key *keyFailures
 }
 
-// keyFailures is one key's failures from one address.
+// keyFailures is the latest failure of one key from one address.
 type keyFailures struct {
 	key  NamedKey
 	code fault.Code // of the latest
 	at   int64
 }
 
-// NamedKey is the key of ours that a failed request named; zero if it named none. Anybody
-// who knows a key can name it, so it does not prove who called.
+// NamedKey is the existing key that a failed request named; zero if it named none. Anyone who knows a
+// key can name it, so it does not prove who called.
 type NamedKey struct {
 	OperatorID   int64
 	CredentialID int64
 	Hint         string
 }
 
-// attempt is what is known about a request that failed to authenticate.
+// attempt is a failed authentication.
 type attempt struct {
 	key  NamedKey
 	code fault.Code
@@ -99,9 +96,8 @@ func newThrottle(limit int) *throttle {
 	}
 }
 
-// throttledAs is what an address is counted as: IPv4 as it is, IPv6 as the beginning of
-// its /64.
-func throttledAs(addr netip.Addr) netip.Addr {
+// throttleKey is the address under which failures are counted: for IPv6 the first of its /64.
+func throttleKey(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap()
 	if addr.Is6() {
 		return prefixOf(addr.WithZone(""), 64).Addr()
@@ -109,23 +105,23 @@ func throttledAs(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// Check reports whether an address has to wait, and for how long: until the
-// oldest of its last failures, as many as the limit, is a minute old.
+// Check reports whether an address is throttled, and for how long: until fewer failures than the
+// limit are within the last minute.
 func (t *throttle) Check(addr netip.Addr, now time.Time) (wait time.Duration, throttled bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
 	t.sweep(now)
-	element, found := t.failures[throttledAs(addr)]
+	element, found := t.failures[throttleKey(addr)]
 	if !found {
 		return 0, false
 	}
-	t.recall(element, now)
-	return t.wait(element.Value.(*offender), now)
+	t.expire(element, now)
+	return t.wait(element.Value.(*failingAddr), now)
 }
 
-// wait is how long an address has to wait, if it has to.
-func (t *throttle) wait(o *offender, now time.Time) (wait time.Duration, throttled bool) {
+// wait returns how long an address is throttled, if it is.
+func (t *throttle) wait(o *failingAddr, now time.Time) (wait time.Duration, throttled bool) {
 	oldest, counted := time.Duration(0), 0
 	for _, f := range o.failed {
 		if age := age(f.at, now); counts(age) {
@@ -138,31 +134,30 @@ func (t *throttle) wait(o *offender, now time.Time) (wait time.Duration, throttl
 	return throttleWindow - oldest, true
 }
 
-// Failed counts a failure, and reports whether the address has to wait because of it.
-// Being throttled is not one: whoever keeps knocking gets in again as soon as the
-// failures have aged.
+// Failed counts a failure, and reports whether the address is throttled from now on. Requests that
+// are refused by Check do not count as failures.
 func (t *throttle) Failed(addr netip.Addr, now time.Time, by attempt) (began bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
 	t.sweep(now)
-	addr = throttledAs(addr)
+	addr = throttleKey(addr)
 	element, found := t.failures[addr]
 	if !found {
 		if len(t.failures) >= t.capacity {
 			t.drop(t.recent.Back())
 		}
-		element = t.recent.PushFront(&offender{addr: addr})
+		element = t.recent.PushFront(&failingAddr{addr: addr})
 		t.failures[addr] = element
 	}
 	t.recent.MoveToFront(element)
 
-	o := element.Value.(*offender)
+	o := element.Value.(*failingAddr)
 	o.forget(now)
 	already := len(o.failed) == t.limit
 	if already {
-		// More requests were on their way when the limit was reached. The
-		// latest failures count.
+		// More requests were being processed when the limit was reached. The latest
+		// failures count.
 		o.failed = slices.Delete(o.failed, 0, 1)
 	}
 	key := o.failuresOf(by.key)
@@ -185,9 +180,8 @@ func (t *throttle) Failed(addr netip.Addr, now time.Time, by attempt) (began boo
 	return true
 }
 
-// failuresOf returns where the failures of a key are noted, made anew if the key has not
-// failed here within the window.
-func (o *offender) failuresOf(key NamedKey) *keyFailures {
+// failuresOf returns the entry of a key, a new one if the key has not failed within the window.
+func (o *failingAddr) failuresOf(key NamedKey) *keyFailures {
 	if key.CredentialID == 0 {
 		return &o.unknown
 	}
@@ -199,10 +193,10 @@ func (o *offender) failuresOf(key NamedKey) *keyFailures {
 	return &keyFailures{key: key}
 }
 
-// recall returns the failures of an address that are not over, and drops an
-// address that has none left.
-func (t *throttle) recall(element *list.Element, now time.Time) []failure {
-	o := element.Value.(*offender)
+// expire removes the failures of an address that are over, returns the rest, and drops an address
+// that has none left.
+func (t *throttle) expire(element *list.Element, now time.Time) []failure {
+	o := element.Value.(*failingAddr)
 	o.forget(now)
 	if len(o.failed) == 0 {
 		t.drop(element)
@@ -210,20 +204,19 @@ func (t *throttle) recall(element *list.Element, now time.Time) []failure {
 	return o.failed
 }
 
-// sweep gives back the memory of addresses that do not come again. Only the
-// longest silent ones need a look; what they leave is cleared a little with
-// each call, so that no call has to clear it all.
+// sweep drops addresses whose failures are over, starting with the least recent, a few with each
+// call so that none takes long.
 func (t *throttle) sweep(now time.Time) {
 	for range sweepStep {
 		last := t.recent.Back()
-		if last == nil || len(t.recall(last, now)) > 0 {
+		if last == nil || len(t.expire(last, now)) > 0 {
 			return
 		}
 	}
 }
 
 func (t *throttle) drop(element *list.Element) {
-	o := element.Value.(*offender)
+	o := element.Value.(*failingAddr)
 	t.recent.Remove(element)
 	delete(t.failures, o.addr)
 	if o.named != nil {
@@ -232,16 +225,15 @@ func (t *throttle) drop(element *list.Element) {
 	}
 }
 
-// forget removes the failures that no longer count. Those from the future stay: a
-// request that began before the others, or before the clock was set forward, must
-// not wipe out what they have done.
-func (o *offender) forget(now time.Time) {
+// forget removes the failures that are over. Those with a later time than now stay: a request that
+// began before others, or before the clock was set forward, must not erase their failures.
+func (o *failingAddr) forget(now time.Time) {
 	o.failed = slices.DeleteFunc(o.failed, func(f failure) bool { return age(f.at, now) >= throttleWindow })
 }
 
 func age(at int64, now time.Time) time.Duration { return time.Duration(now.UnixNano() - at) }
 
-// counts reports whether a failure of that age lies within the window. One from
-// the future does, by a little, when two requests overtake each other; but a
-// clock that was set back must not lock anybody out for long.
+// counts reports whether a failure of that age is within the window. A slightly negative age counts,
+// because requests overtake each other; but a clock that was set back must not throttle an address
+// for long.
 func counts(age time.Duration) bool { return age < throttleWindow && age > -throttleWindow }

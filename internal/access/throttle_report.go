@@ -11,47 +11,45 @@ import (
 )
 
 const (
-	// historyKept is how long it is remembered that an address had to wait.
+	// historyKept is how long it is remembered that an address was throttled.
 	historyKept = 24 * time.Hour
 
-	// historyNamed and historyUnknown bound of how many addresses that is
-	// remembered: those that named a key of ours, and others.
+	// historyNamed and historyUnknown limit the number of those addresses: with an existing
+	// key, and without.
 	historyNamed   = 500
 	historyUnknown = 100
 
-	// historyWaits bounds how many waits of an address are remembered. A client that
-	// fails all day waits about once a minute.
+	// historyWaits limits how many waits of an address are remembered. A client that fails all
+	// day is throttled about once a minute.
 	historyWaits = 1_500
 
-	// reportAddresses bounds how many failing addresses a report has, and
-	// reportSearch how many are looked at for those of one operator: nobody waits
-	// for the throttle meanwhile.
+	// reportAddresses limits the failing addresses of a report, reportSearch how many are
+	// searched for those of one operator: a report must not lock the throttle for long.
 	reportAddresses = 200
 	reportSearch    = 5_000
 )
 
-// FailingAddress is an address from which requests failed to authenticate, or the /64 of one
-// of IPv6.
+// FailingAddress is an address, for IPv6 a /64, from which requests failed to authenticate.
 type FailingAddress struct {
-	// Network is a whole address of IPv4, or a /64; zero if the address is not known.
+	// Network is one IPv4 address or an IPv6 /64; zero if the address is unknown.
 	Network netip.Prefix
-	// Failures are those within the last minute, or those by which the address came
-	// to wait; Keys are the keys they named, those that failed most first.
+	// Failures is the number within the last minute or, in the history, before the address
+	// was throttled. Keys are the keys that they named, those with the most failures first.
 	Failures int
 	Keys     []FailingKey
-	// Last is when the latest failed.
+	// Last is the time of the latest failure.
 	Last time.Time
-	// Until is when the address is let in again; zero if it does not wait.
+	// Until is the end of the throttling; zero if the address is not throttled.
 	Until time.Time
-	// Times is how often it came to wait within 24 hours, in a report of that; to an
-	// operator, how often with failures of its own keys. At most historyWaits.
+	// Times is how often the address was throttled within 24 hours, in a history; in a report
+	// to an operator, how often with failures of its own keys. At most historyWaits.
 	Times int
 }
 
-// Throttled reports whether the address has to wait.
+// Throttled reports whether the address is throttled.
 func (f FailingAddress) Throttled(now time.Time) bool { return now.Before(f.Until) }
 
-// String writes the address as people know it.
+// String returns the address, or the range of a /64.
 func (f FailingAddress) String() string {
 	switch {
 	case !f.Network.IsValid():
@@ -62,7 +60,7 @@ func (f FailingAddress) String() string {
 	return f.Network.String()
 }
 
-// of returns what a report says to one operator: its own keys' failures only.
+// of returns the failures of one operator's keys only.
 func (f FailingAddress) of(operatorID int64) FailingAddress {
 	own := FailingAddress{Network: f.Network, Until: f.Until}
 	for _, key := range f.Keys {
@@ -75,8 +73,8 @@ func (f FailingAddress) of(operatorID int64) FailingAddress {
 	return own
 }
 
-// FailingKey is the failures that named one key. Without a credential it is those that
-// named none of ours.
+// FailingKey is the failures that named one key; with a zero NamedKey, those that named no existing
+// key.
 type FailingKey struct {
 	NamedKey
 	Failures int
@@ -84,44 +82,41 @@ type FailingKey struct {
 	Last     time.Time
 }
 
-// ThrottleReport is what a node knows about failed authentications. Every node counts for
-// itself.
+// ThrottleReport lists failed authentications on one node. Every node counts for itself.
 type ThrottleReport struct {
 	Limit int
-	// Failing are the addresses with failures in the last minute, those that have to wait
-	// first.
+	// Failing are the addresses with failures in the last minute, throttled ones first.
 	Failing []FailingAddress
-	// Past are the addresses that came to wait within the last 24 hours, the latest first,
+	// Past are the addresses that were throttled within the last 24 hours, the latest first,
 	// with the failures that led to it the last time.
 	Past []FailingAddress
 }
 
 // FailedAuthentications reports which addresses failed to authenticate and with which keys.
-func (g *Authorizer) FailedAuthentications(now time.Time) ThrottleReport {
-	return g.throttle.reportAll(now)
+func (a *Authorizer) FailedAuthentications(now time.Time) ThrottleReport {
+	return a.throttle.reportAll(now)
 }
 
-// FailedAuthenticationsOf reports the same to one operator: of each address only the failures
-// with the operator's own keys. An address of its whitelist that has to wait is there even if
-// none of the failures were its own.
-func (g *Authorizer) FailedAuthenticationsOf(operatorID int64, whitelist []netip.Prefix, now time.Time) ThrottleReport {
-	return g.throttle.reportTo(operatorID, whitelist, now)
+// FailedAuthenticationsOf reports the same to one operator, with only the failures of the operator's
+// own keys. A throttled address of its whitelist is listed even without such failures.
+func (a *Authorizer) FailedAuthenticationsOf(operatorID int64, whitelist []netip.Prefix, now time.Time) ThrottleReport {
+	return a.throttle.reportTo(operatorID, whitelist, now)
 }
 
-// failing reports one address; false if it has no failures.
+// failing returns the report on one address; false if it has no failures.
 func (t *throttle) failing(addr netip.Addr, now time.Time) (FailingAddress, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	element, found := t.failures[throttledAs(addr)]
+	element, found := t.failures[throttleKey(addr)]
 	if !found {
 		return FailingAddress{}, false
 	}
-	return t.report(element.Value.(*offender), now), true
+	return t.report(element.Value.(*failingAddr), now), true
 }
 
-// report is how an address stands.
-func (t *throttle) report(o *offender, now time.Time) FailingAddress {
-	report := FailingAddress{Network: networkThrottled(o.addr)}
+// report returns the current failures of an address.
+func (t *throttle) report(o *failingAddr, now time.Time) FailingAddress {
+	report := FailingAddress{Network: throttledNetwork(o.addr)}
 	counted := map[*keyFailures]int{}
 	for _, f := range o.failed {
 		if counts(age(f.at, now)) {
@@ -143,8 +138,8 @@ func (t *throttle) report(o *offender, now time.Time) FailingAddress {
 	return report
 }
 
-// networkThrottled is what an offender's address stands for.
-func networkThrottled(addr netip.Addr) netip.Prefix {
+// throttledNetwork returns the network that a throttle key stands for.
+func throttledNetwork(addr netip.Addr) netip.Prefix {
 	if addr.Is6() {
 		return prefixOf(addr, 64)
 	}
@@ -156,10 +151,10 @@ func (t *throttle) reportAll(now time.Time) ThrottleReport {
 	defer t.mu.Unlock()
 	report := ThrottleReport{Limit: t.limit}
 	seen := map[netip.Addr]bool{}
-	// Those that named a key come first: of the others there may be any number.
-	for _, offenders := range []*list.List{t.named, t.recent} {
-		for element := offenders.Front(); element != nil && len(report.Failing) < reportAddresses; element = element.Next() {
-			o := element.Value.(*offender)
+	// Those that named a key come first: the others may be very many.
+	for _, addresses := range []*list.List{t.named, t.recent} {
+		for element := addresses.Front(); element != nil && len(report.Failing) < reportAddresses; element = element.Next() {
+			o := element.Value.(*failingAddr)
 			if seen[o.addr] {
 				continue
 			}
@@ -186,7 +181,7 @@ func (t *throttle) reportTo(operatorID int64, whitelist []netip.Prefix, now time
 	looked := 0
 	for element := t.named.Front(); element != nil && looked < reportSearch; element = element.Next() {
 		looked++
-		if one := t.report(element.Value.(*offender), now).of(operatorID); one.Failures > 0 {
+		if one := t.report(element.Value.(*failingAddr), now).of(operatorID); one.Failures > 0 {
 			report.Failing = append(report.Failing, one)
 			seen[one.Network] = true
 		}
@@ -232,27 +227,27 @@ func (r *ThrottleReport) sort(now time.Time) {
 	r.Past = past
 }
 
-// throttleHistory is the addresses that came to wait, each once, the latest in front.
+// throttleHistory lists the addresses that were throttled, each once, the latest in front.
 type throttleHistory struct {
 	capacity int
 	byAddr   map[netip.Prefix]*list.Element
 	recent   *list.List // of waited
 }
 
-// waited is an address that came to wait: the failures that led to it the last time, and
-// every wait within historyKept, oldest first.
+// waited is an address that was throttled: the failures that led to it the last time, and every wait
+// within historyKept, oldest first.
 type waited struct {
 	FailingAddress
 	waits []wait
 }
 
-// wait is when an address came to wait, and which operators' keys had failed there.
+// wait is when an address was throttled, and the operators whose keys had failed there.
 type wait struct {
 	at        time.Time
 	operators []int64
 }
 
-// timesOf is how many of the waits had failures of one operator's keys.
+// timesOf returns how many of the waits had failures of one operator's keys.
 func (w waited) timesOf(operatorID int64) (times int) {
 	for _, one := range w.waits {
 		if slices.Contains(one.operators, operatorID) {
@@ -286,12 +281,12 @@ func (h *throttleHistory) add(one FailingAddress) {
 	}
 	slices.Sort(latest.operators)
 	if n := len(waits); n > 0 && slices.Equal(waits[n-1].operators, latest.operators) {
-		latest.operators = waits[n-1].operators // mostly they are the same: kept once
+		latest.operators = waits[n-1].operators // mostly they are the same, so share the memory
 	}
 	h.byAddr[one.Network] = h.recent.PushFront(waited{one, append(waits, latest)})
 }
 
-// since returns those that came to wait after a moment, with their waits after it.
+// since returns the addresses that were throttled after a moment, with their waits after it.
 func (h *throttleHistory) since(moment time.Time) []waited {
 	var list []waited
 	for element := h.recent.Front(); element != nil; element = element.Next() {
@@ -306,7 +301,7 @@ func (h *throttleHistory) since(moment time.Time) []waited {
 	return list
 }
 
-// waitsSince returns the waits from the first one after a moment on.
+// waitsSince returns the waits after a moment.
 func waitsSince(waits []wait, moment time.Time) []wait {
 	i := slices.IndexFunc(waits, func(one wait) bool { return one.at.After(moment) })
 	if i < 0 {

@@ -137,7 +137,7 @@ func TestThrottle_CountsWaitsOfTheLastDay(t *testing.T) {
 
 // Strangers who make up keys from many addresses hide nobody's failures, and take no more
 // memory than others.
-func TestThrottle_UnknownKeysDoNotCrowdOutKnownOnes(t *testing.T) {
+func TestThrottle_UnknownKeysDoNotDisplaceKnown(t *testing.T) {
 	th := newThrottle(1)
 	th.Failed(nth(0), noon, attempt{ours, fault.InvalidSignature})
 	for i := range 3 * (reportAddresses + historyNamed) {
@@ -163,10 +163,10 @@ func TestThrottle_UnknownKeysDoNotCrowdOutKnownOnes(t *testing.T) {
 	}
 }
 
-func TestGate_AttributesFailuresToExistingKeysOnly(t *testing.T) {
-	s := newScene(t)
+func TestAuthorizer_AttributesFailuresToKeys(t *testing.T) {
+	s := newFixture(t)
 	var told []FailingAddress
-	s.gate.throttling = func(_ netip.Addr, failing FailingAddress) { told = append(told, failing) }
+	s.authorizer.onThrottled = func(_ netip.Addr, failing FailingAddress) { told = append(told, failing) }
 	for i := range 5 {
 		d := s.draft()
 		if i < 3 {
@@ -179,45 +179,45 @@ func TestGate_AttributesFailuresToExistingKeysOnly(t *testing.T) {
 		}
 	}
 	want := []FailingKey{
-		{NamedKey{sceneOwner, sceneKeyID, Hint(s.key)}, 3, fault.InvalidSignature, now}, {NamedKey{}, 2, fault.InvalidAPIKey, now},
+		{NamedKey{testOperator, testKeyID, Hint(s.key)}, 3, fault.InvalidSignature, now}, {NamedKey{}, 2, fault.InvalidAPIKey, now},
 	}
-	report := s.gate.FailedAuthentications(now)
+	report := s.authorizer.FailedAuthentications(now)
 	if len(report.Failing) != 1 || !slices.EqualFunc(report.Failing[0].Keys, want, equalKeys) || report.Limit != 5 {
 		t.Errorf("reported %+v; want %+v", report.Failing, want)
 	}
 	if len(told) != 1 || !slices.EqualFunc(told[0].Keys, want, equalKeys) {
 		t.Errorf("told %+v; want once, %+v", told, want)
 	}
-	own := s.gate.FailedAuthenticationsOf(sceneOwner, nil, now)
+	own := s.authorizer.FailedAuthenticationsOf(testOperator, nil, now)
 	if len(own.Failing) != 1 || own.Failing[0].Failures != 3 || len(own.Failing[0].Keys) != 1 {
 		t.Errorf("to the operator: %+v; want its three failures", own.Failing)
 	}
 }
 
-func TestGate_AttributesMissingHeadersToTheKeySent(t *testing.T) {
+func TestAuthorizer_AttributesMissingHeaders(t *testing.T) {
 	for name, tt := range map[string]struct {
-		spoil func(*scene, *Request)
+		spoil func(*fixture, *Request)
 		named bool
 	}{
-		"no nonce":               {func(_ *scene, r *Request) { r.Nonce = nil }, true},
-		"the signature twice":    {func(_ *scene, r *Request) { r.Signature = append(r.Signature, "more") }, true},
-		"nothing but the key":    {func(_ *scene, r *Request) { r.Nonce, r.Timestamp, r.Signature = nil, nil, nil }, true},
-		"no key":                 {func(_ *scene, r *Request) { r.Key = nil }, false},
-		"the key twice":          {func(_ *scene, r *Request) { r.Key = append(r.Key, r.Key...) }, false},
-		"a key that is nobody's": {func(_ *scene, r *Request) { r.Key, r.Nonce = []string{"cxk_" + strings.Repeat("0", 32)}, nil }, false},
-		"a store that is not up": {func(s *scene, r *Request) { s.store.readErr, r.Nonce = errors.New("not up"), nil }, false},
+		"no nonce":               {func(_ *fixture, r *Request) { r.Nonce = nil }, true},
+		"the signature twice":    {func(_ *fixture, r *Request) { r.Signature = append(r.Signature, "more") }, true},
+		"nothing but the key":    {func(_ *fixture, r *Request) { r.Nonce, r.Timestamp, r.Signature = nil, nil, nil }, true},
+		"no key":                 {func(_ *fixture, r *Request) { r.Key = nil }, false},
+		"the key twice":          {func(_ *fixture, r *Request) { r.Key = append(r.Key, r.Key...) }, false},
+		"a key that is nobody's": {func(_ *fixture, r *Request) { r.Key, r.Nonce = []string{"cxk_" + strings.Repeat("0", 32)}, nil }, false},
+		"a store that is not up": {func(s *fixture, r *Request) { s.store.readErr, r.Nonce = errors.New("not up"), nil }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
+			s := newFixture(t)
 			d := s.draft()
 			d.sent = append(d.sent, func(r *Request) { tt.spoil(s, r) })
 			_, err := s.send(d)
 			expect(t, err, fault.MissingAuthHeaders)
 			want := NamedKey{}
 			if tt.named {
-				want = NamedKey{sceneOwner, sceneKeyID, Hint(s.key)}
+				want = NamedKey{testOperator, testKeyID, Hint(s.key)}
 			}
-			report := s.gate.FailedAuthentications(now)
+			report := s.authorizer.FailedAuthentications(now)
 			if len(report.Failing) != 1 || len(report.Failing[0].Keys) != 1 || report.Failing[0].Keys[0].NamedKey != want {
 				t.Errorf("reported %+v; want one failure of %+v", report.Failing, want)
 			}

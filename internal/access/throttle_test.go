@@ -19,7 +19,7 @@ func nth(n int) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-func TestThrottleSlidesOverAMinute(t *testing.T) {
+func TestThrottle_SlidingMinute(t *testing.T) {
 	th := newThrottle(3)
 	addr := nth(1)
 	at := func(seconds float64) time.Time { return noon.Add(time.Duration(seconds * float64(time.Second))) }
@@ -53,12 +53,12 @@ func TestThrottleSlidesOverAMinute(t *testing.T) {
 	}
 }
 
-func TestThrottleKeepsTheLatestFailuresWhenMoreCameThanTheLimit(t *testing.T) {
+func TestThrottle_KeepsLatestFailures(t *testing.T) {
 	th := newThrottle(3)
 	for i := range 50 { // all on their way when the limit was reached
 		th.Failed(nth(1), noon.Add(time.Duration(i)*time.Second), attempt{})
 	}
-	o := th.recent.Front().Value.(*offender)
+	o := th.recent.Front().Value.(*failingAddr)
 	if len(o.failed) != 3 {
 		t.Errorf("%d failures are kept; want 3", len(o.failed))
 	}
@@ -67,7 +67,7 @@ func TestThrottleKeepsTheLatestFailuresWhenMoreCameThanTheLimit(t *testing.T) {
 	}
 }
 
-func TestThrottleTellsAddressesApartAndMappedOnesNot(t *testing.T) {
+func TestThrottle_SeparatesAddresses(t *testing.T) {
 	th := newThrottle(2)
 	v4, mapped := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("::ffff:192.0.2.1")
 	th.Failed(v4, noon, attempt{})
@@ -90,7 +90,7 @@ func TestThrottleTellsAddressesApartAndMappedOnesNot(t *testing.T) {
 	}
 }
 
-func TestThrottleDefaultsToThirty(t *testing.T) {
+func TestThrottle_DefaultLimit(t *testing.T) {
 	for _, limit := range []int{0, -1} {
 		th := newThrottle(limit)
 		for i := range 30 {
@@ -105,7 +105,7 @@ func TestThrottleDefaultsToThirty(t *testing.T) {
 	}
 }
 
-func TestThrottleSurvivesAClockThatIsSetBack(t *testing.T) {
+func TestThrottle_ClockSetBack(t *testing.T) {
 	th := newThrottle(2)
 	th.Failed(nth(1), noon, attempt{})
 	th.Failed(nth(1), noon, attempt{})
@@ -119,7 +119,7 @@ func TestThrottleSurvivesAClockThatIsSetBack(t *testing.T) {
 
 // A request that began long ago, or before the clock was set forward, fails last.
 // What failed meanwhile still counts.
-func TestThrottleIsNotClearedByARequestThatBeganBefore(t *testing.T) {
+func TestThrottle_EarlierRequestClearsNothing(t *testing.T) {
 	for _, straggler := range []netip.Addr{nth(1), nth(2)} {
 		th := newThrottle(3)
 		for range 3 {
@@ -138,7 +138,7 @@ func TestThrottleIsNotClearedByARequestThatBeganBefore(t *testing.T) {
 	}
 }
 
-func TestThrottleRemembersABoundedNumberOfAddresses(t *testing.T) {
+func TestThrottle_AddressCapacity(t *testing.T) {
 	th := newThrottle(30)
 	now := noon
 	const strangers = throttleAddresses + 20_000
@@ -174,7 +174,7 @@ func TestThrottleRemembersABoundedNumberOfAddresses(t *testing.T) {
 	}
 }
 
-func TestThrottleDropsTheLongestSilentAddressFirst(t *testing.T) {
+func TestThrottle_EvictsLeastRecent(t *testing.T) {
 	th := newThrottle(1)
 	th.capacity = 3
 	for _, n := range []int{1, 2, 3, 1, 4} {
@@ -188,7 +188,7 @@ func TestThrottleDropsTheLongestSilentAddressFirst(t *testing.T) {
 }
 
 // The model keeps every failure for ever and counts anew each time.
-func TestThrottleAgreesWithAPlainModel(t *testing.T) {
+func TestThrottle_AgreesWithModel(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		limit := 1 + random.IntN(5)
@@ -217,7 +217,7 @@ func TestThrottleAgreesWithAPlainModel(t *testing.T) {
 	}
 }
 
-func TestThrottleIsSafeForManyAtOnce(t *testing.T) {
+func TestThrottle_Concurrent(t *testing.T) {
 	th := newThrottle(5)
 	th.capacity = 50
 	var all sync.WaitGroup
@@ -256,7 +256,7 @@ func BenchmarkThrottleFailed(b *testing.B) {
 	}
 }
 
-func TestAFailureCountsForLessThanAMinuteEitherWay(t *testing.T) {
+func TestThrottle_CountsWithinOneMinute(t *testing.T) {
 	for age, want := range map[time.Duration]bool{
 		0: true, time.Minute - 1: true, time.Minute: false, time.Minute + 1: false,
 		-1: true, -time.Minute + 1: true, -time.Minute: false, -time.Minute - 1: false, -time.Hour: false,

@@ -65,7 +65,7 @@ func addKey(t testing.TB, text []byte) (changed []byte, id uint32) {
 	return changed, id
 }
 
-func TestASealedSecretOpensForItsOwnRowOnly(t *testing.T) {
+func TestVault_SecretOpensForItsRowOnly(t *testing.T) {
 	vault := newTestVault(t)
 	key, secret := NewKey()
 	otherKey, _ := NewKey()
@@ -113,7 +113,7 @@ func TestASealedSecretOpensForItsOwnRowOnly(t *testing.T) {
 	}
 }
 
-func TestTheMasterKeyIsReplacedWhileSecretsStayOpen(t *testing.T) {
+func TestVault_MasterKeyRotation(t *testing.T) {
 	text, err := NewMasterKey()
 	if err != nil {
 		t.Fatal(err)
@@ -161,12 +161,12 @@ func TestTheMasterKeyIsReplacedWhileSecretsStayOpen(t *testing.T) {
 	if opens(without, oldSealed) || !opens(without, newSealed) {
 		t.Error("a key that was switched off still opens, or took the other with it")
 	}
-	if ids := slices.Collect(maps.Keys(without.Proofs())); !slices.Equal(ids, []uint32{added}) {
+	if ids := slices.Collect(maps.Keys(without.CheckValues())); !slices.Equal(ids, []uint32{added}) {
 		t.Errorf("proofs of %d; want of %d alone", ids, added)
 	}
 }
 
-func TestDerivedKeysDependOnKeyAndPurposeAndNothingElse(t *testing.T) {
+func TestVault_DerivedKeys(t *testing.T) {
 	text, err := NewMasterKey()
 	if err != nil {
 		t.Fatal(err)
@@ -193,8 +193,8 @@ func TestDerivedKeysDependOnKeyAndPurposeAndNothingElse(t *testing.T) {
 		}
 	}
 
-	proofs := vault.Proofs()
-	if !maps.EqualFunc(proofs, again.Proofs(), bytes.Equal) || len(proofs) != 2 {
+	proofs := vault.CheckValues()
+	if !maps.EqualFunc(proofs, again.CheckValues(), bytes.Equal) || len(proofs) != 2 {
 		t.Errorf("proofs = %x; want two, the same each time", proofs)
 	}
 	for id, proof := range proofs {
@@ -214,7 +214,7 @@ func TestDerivedKeysDependOnKeyAndPurposeAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestOpenVaultSaysWhatIsWrongWithAMasterKey(t *testing.T) {
+func TestOpenVault_Errors(t *testing.T) {
 	ring := func(template *tink_go_proto.KeyTemplate) []byte {
 		handle, err := keyset.NewHandle(template)
 		if err != nil {
@@ -271,7 +271,7 @@ func TestOpenVaultSaysWhatIsWrongWithAMasterKey(t *testing.T) {
 	}
 }
 
-func TestAVaultHidesItselfHoweverItIsPrinted(t *testing.T) {
+func TestVault_IsRedacted(t *testing.T) {
 	text, err := NewMasterKey()
 	if err != nil {
 		t.Fatal(err)

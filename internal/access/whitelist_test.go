@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestParseWhitelistEntryTakesAddressesAndNarrowRanges(t *testing.T) {
+func TestParseWhitelistEntry_Accepted(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"one IPv4 address", "203.0.113.7", "203.0.113.7/32"},
 		{"one IPv4 address, written as a range", "203.0.113.7/32", "203.0.113.7/32"},
@@ -29,7 +29,7 @@ func TestParseWhitelistEntryTakesAddressesAndNarrowRanges(t *testing.T) {
 	}
 }
 
-func TestParseWhitelistEntryRefusesTheRestAndSaysHowToMendIt(t *testing.T) {
+func TestParseWhitelistEntry_RefusedWithAdvice(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"nothing", "", "write an address such as"},
 		{"a blank behind", "203.0.113.7 ", "contains a blank"},

@@ -349,10 +349,10 @@ func (s *Service) PermitKey(ctx context.Context, id int64, permissions access.Pe
 // parseEntry reads a whitelist entry, or refuses it with what to write instead.
 func parseEntry(text string) (netip.Prefix, error) {
 	entry, err := access.ParseWhitelistEntry(text)
-	var advice *access.Advice
+	var advice *access.RangeError
 	switch {
 	case errors.As(err, &advice):
-		return entry, Refuse("whitelist entry %q: %v", text, Refuse(advice.Form, advice.Args...))
+		return entry, Refuse("whitelist entry %q: %v", text, Refuse(advice.Format, advice.Args...))
 	case err != nil:
 		return entry, Refuse("whitelist entry %q: %v", text, err)
 	}

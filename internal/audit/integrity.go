@@ -16,8 +16,8 @@ import (
 // Keys verify the message authentication codes (MACs) of a store. Each map is by the id
 // of a key of the master key ring.
 type Keys struct {
-	// Proofs tell whether the ring is the store's.
-	Proofs map[uint32][]byte
+	// CheckValues tell whether the ring is the store's.
+	CheckValues map[uint32][]byte
 	// Actions and Digests are derived for "staff actions" and "ledger digests".
 	Actions, Digests map[uint32][]byte
 }
@@ -78,7 +78,7 @@ func (a *auditor) readMasterKeys() {
 	wrong := false
 	walk(func(id int64) {
 		known.each(id, func(k *masterKey) {
-			if proof, held := a.macKeys.Proofs[uint32(k.id)]; !held || !bytes.Equal(proof, k.proof) {
+			if proof, held := a.macKeys.CheckValues[uint32(k.id)]; !held || !bytes.Equal(proof, k.proof) {
 				a.found("A12", fmt.Sprintf("master key %d", k.id), "the master key at hand lacks it, or has another one: MACs were not verified")
 				wrong = true
 			}

@@ -21,7 +21,7 @@ import (
 
 func auditKeys(vault *access.Vault) *audit.Keys {
 	return &audit.Keys{
-		Proofs: vault.Proofs(), Actions: vault.Derive(integrity.ActionsPurpose), Digests: vault.Derive(integrity.DigestsPurpose),
+		CheckValues: vault.CheckValues(), Actions: vault.Derive(integrity.ActionsPurpose), Digests: vault.Derive(integrity.DigestsPurpose),
 	}
 }
 
@@ -36,7 +36,7 @@ func signedStore(t testing.TB) fixture {
 	closed.keys = maps.Clone(closed.keys)
 	s.now = closed.now
 	ctx := s.Context()
-	s.ok(s.store.CheckMasterKeys(ctx, s.vault.Proofs(), s.now))
+	s.ok(s.store.CheckMasterKeys(ctx, s.vault.CheckValues(), s.now))
 	sealed, started, err := s.store.UseIntegrityKeys(ctx, integrity.NewKeys(s.vault.PrimaryID(), s.vault.Derive), s.now)
 	if err != nil || !started || sealed == 0 {
 		t.Fatalf("sealed %d, %v, %v; want the staff actions that were there", sealed, started, err)
@@ -257,7 +257,7 @@ func TestAudit_StoreFromBeforeMACsIsSealed(t *testing.T) {
 		t.Errorf("the head is %+v; want one without MACs", before)
 	}
 	node := openEnv(t, s.path)
-	node.ok(node.store.CheckMasterKeys(t.Context(), node.vault.Proofs(), s.now))
+	node.ok(node.store.CheckMasterKeys(t.Context(), node.vault.CheckValues(), s.now))
 	sealed, started, err := node.store.UseIntegrityKeys(t.Context(), integrity.NewKeys(node.vault.PrimaryID(), node.vault.Derive), s.now)
 	if err != nil || !started || sealed != before.Actions {
 		t.Errorf("sealed %d, %v, %v; want all %d", sealed, started, err, before.Actions)
@@ -335,7 +335,7 @@ func TestAudit_ReplacedMasterKeyIsClean(t *testing.T) {
 	s.ok(s.store.Close())
 	all := derive(1, 2)
 	checked := fixture{path: place, now: s.now, settings: audit.Settings{Keys: &audit.Keys{
-		Proofs: all("proof"), Actions: all(integrity.ActionsPurpose), Digests: all(integrity.DigestsPurpose),
+		CheckValues: all("proof"), Actions: all(integrity.ActionsPurpose), Digests: all(integrity.DigestsPurpose),
 	}}}
 	report, err := checked.audited(t)
 	if err != nil || !report.OK || report.Counts.Digests != 3 {

@@ -206,7 +206,7 @@ func (env *testEnv) finish(id string, worker *bulk.Worker) bulk.Job {
 	env.Helper()
 	reviewer := operation.NewReviewer(env.store, env.gateway, operation.ReviewConfig{
 		Now: env.now, Node: "node", Timeout: timeout, FirstCheck: time.Second, MaxInterval: time.Minute, RefundAfter: 2 * time.Minute,
-		Problem: func(err error) { env.Error(err) },
+		OnError: func(err error) { env.Error(err) },
 	})
 	for range 60 {
 		for worked := true; worked; {

@@ -172,10 +172,10 @@ func (c *Catalogue) compare(ctx context.Context) error {
 	return c.store.RecordComparison(ctx, Comparison{Provider: c.config.Provider, At: c.config.Now(), Components: components})
 }
 
-// Begin makes the first comparison there is, so that a new installation can set up
+// EnsureCompared makes the first comparison ever, so that a new installation can set up
 // plans as soon as it runs. Where one was ever tried it does nothing. A provider
 // that does not answer holds it up for comparePatience, and no longer.
-func (c *Catalogue) Begin(ctx context.Context) error {
+func (c *Catalogue) EnsureCompared(ctx context.Context) error {
 	_, tried, err := c.store.Compared(ctx, c.config.Provider)
 	if err != nil || !tried.IsZero() {
 		return err

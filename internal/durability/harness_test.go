@@ -144,7 +144,7 @@ func (s *site) open(t testing.TB, path string, options sqlite.Options) *harness 
 	h.reviewer = operation.NewReviewer(store, h.wire, operation.ReviewConfig{
 		Now: s.now, Node: "node", Timeout: 20 * time.Second, FirstCheck: firstCheck, MaxInterval: maxInterval, RefundAfter: refundAfter,
 		// Tests that make the store fail check what clients see.
-		Problem: func(error) {},
+		OnError: func(error) {},
 	})
 	shut := h.serve(plans)
 	h.close = sync.OnceFunc(func() {

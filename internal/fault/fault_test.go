@@ -57,7 +57,7 @@ func TestContract_ListsEveryDeclaredCode(t *testing.T) {
 	}
 }
 
-func TestAPlainErrorBecomesInternalErrorAndKeepsItsTextInside(t *testing.T) {
+func TestFrom_PlainErrorIsInternalError(t *testing.T) {
 	inner := errors.New("disk /dev/sda1 on fire")
 	got := From(fmt.Errorf("settle CX1: %w", inner))
 	if got.Code != InternalError {
@@ -71,7 +71,7 @@ func TestAPlainErrorBecomesInternalErrorAndKeepsItsTextInside(t *testing.T) {
 	}
 }
 
-func TestAWrappedRefusalIsFoundAndCopiesDoNotShareData(t *testing.T) {
+func TestFrom_WrappedError_With_CopiesData(t *testing.T) {
 	base := New(IPNotWhitelisted, "not from there")
 	one := base.With("ip", "192.0.2.1")
 	two := one.With("ip", "192.0.2.2")

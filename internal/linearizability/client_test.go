@@ -78,7 +78,7 @@ func (c *client) begin(ctx context.Context, body string, faultPoints ...faultPoi
 	case draw < 12:
 		e.injectedFault = injectedFault{
 			at: faultPoints[c.random.IntN(len(faultPoints))], late: c.random.IntN(3) > 0,
-			err: []error{operation.ErrAmbiguous, operation.ErrAmbiguous, operation.ErrUnavailable, errGone}[c.random.IntN(4)],
+			err: []error{operation.ErrCommitUnknown, operation.ErrCommitUnknown, operation.ErrUnavailable, errGone}[c.random.IntN(4)],
 		}
 		if e.late && errors.Is(e.err, operation.ErrUnavailable) {
 			e.err = errGone // a store returns ErrUnavailable only if nothing was written

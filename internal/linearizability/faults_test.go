@@ -105,7 +105,7 @@ func (w recordingStore) Reserve(ctx context.Context, d operation.Draft) (op oper
 		op, err = w.Store.Reserve(ctx, d)
 		return err
 	}, func(e *callContext, when span, err error) {
-		if !errors.Is(err, operation.ErrMoved) {
+		if !errors.Is(err, operation.ErrStale) {
 			note(e.record, &e.storeWrites, storeWrite{span: when, id: d.ID, to: operation.Processing, body: e.body, certain: err == nil})
 		}
 	})

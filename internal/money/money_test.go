@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestAmountsAreWrittenWithTwoDecimals(t *testing.T) {
+func TestAmount_String(t *testing.T) {
 	rows := []struct {
 		paise int64
 		want  string
@@ -27,7 +27,7 @@ func TestAmountsAreWrittenWithTwoDecimals(t *testing.T) {
 	}
 }
 
-func TestParseReadsRupeesAndRefusesWhatItWouldHaveToGuess(t *testing.T) {
+func TestParse(t *testing.T) {
 	good := map[string]int64{
 		"0": 0, "349": 34900, "349.5": 34950, "349.50": 34950, "0.01": 1, "-5.00": -500, "+5": 500, "007": 700,
 		"10000000000000.00": Max,
@@ -48,7 +48,7 @@ func TestParseReadsRupeesAndRefusesWhatItWouldHaveToGuess(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrittenIsReadBack(t *testing.T) {
+func TestAmount_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := Paise(rapid.Int64Range(-Max, Max).Draw(t, "paise"))
 		var got Amount
@@ -62,7 +62,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	})
 }
 
-func TestAmountsAddUpAndCompareByThePaisa(t *testing.T) {
+func TestAmount_Arithmetic(t *testing.T) {
 	rows := []struct {
 		a, b, sum, difference int64
 		less                  bool
@@ -88,7 +88,7 @@ func TestAmountsAddUpAndCompareByThePaisa(t *testing.T) {
 	}
 }
 
-func TestAnAmountIsBelowZeroAboveItOrNothing(t *testing.T) {
+func TestAmount_Sign(t *testing.T) {
 	for paise, sign := range map[int64]int{-Max: -1, -1: -1, 0: 0, 1: 1, Max: 1} {
 		a := Paise(paise)
 		if a.IsNegative() != (sign < 0) || a.IsPositive() != (sign > 0) || a.IsZero() != (sign == 0) {
@@ -103,7 +103,7 @@ func TestAnAmountIsBelowZeroAboveItOrNothing(t *testing.T) {
 	}
 }
 
-func TestNoShareIsTakenOfADebtOrByANegativeRate(t *testing.T) {
+func TestShareHalfUp_NegativePanics(t *testing.T) {
 	for _, row := range []struct {
 		paise int64
 		bps   int
@@ -120,7 +120,7 @@ func TestNoShareIsTakenOfADebtOrByANegativeRate(t *testing.T) {
 	}
 }
 
-func TestAShareIsRoundedHalfUpToThePaisa(t *testing.T) {
+func TestShareHalfUp_Rounding(t *testing.T) {
 	rows := []struct {
 		paise int64
 		bps   int

@@ -9,33 +9,32 @@ import (
 )
 
 const (
-	// breakerLimit is how many failures in a row make an outage.
+	// breakerLimit is the number of failures in a row that opens the breaker.
 	breakerLimit = 3
-	// probeEvery is how often a provider that is in doubt, or out, is probed;
-	// probePatience is how long it has to answer. Together they bound how long
-	// money is reserved into an outage that nobody has noticed.
-	probeEvery    = 100 * time.Millisecond
-	probePatience = 2 * time.Second
+	// probeEvery is how often the provider is probed while the breaker is open or after a
+	// suspicious call; probeTimeout limits one probe. Together they limit how long money is
+	// reserved during an outage that was not noticed yet.
+	probeEvery   = 100 * time.Millisecond
+	probeTimeout = 2 * time.Second
 )
 
-// Breaker notices that the provider as a whole is down, and keeps money from
-// being reserved for nothing. It opens on what concerns everybody: connections
-// that do not come about, probes that fail one after the other. An operation whose
-// outcome is not known makes it look, and nothing more.
+// Breaker refuses operations while the provider as a whole is down, so that no money is
+// reserved in vain. It opens on failures that do not depend on one order: connections that
+// cannot be established, probes that fail. A call with an unknown outcome only starts probing.
 type Breaker struct {
 	probe func(context.Context) error
 
-	mu        sync.Mutex
-	open      bool
-	suspect   bool
-	unreached int // calls in a row that never left
-	unprobed  int // probes in a row that failed
+	mu           sync.Mutex
+	open         bool
+	probing      bool
+	notSent      int // calls in a row that did not reach the provider
+	failedProbes int // in a row
 }
 
-// NewBreaker returns a closed breaker that finds out by the given probe.
+// NewBreaker returns a closed breaker. probe returns nil if the provider answers.
 func NewBreaker(probe func(context.Context) error) *Breaker { return &Breaker{probe: probe} }
 
-// Allow refuses while the provider is known to be down.
+// Allow refuses while the breaker is open.
 func (b *Breaker) Allow() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -45,27 +44,27 @@ func (b *Breaker) Allow() error {
 	return fault.New(fault.ServiceUnavailable, "The provider is out of service, so nothing was reserved. Retry with backoff and the same Idempotency-Key.")
 }
 
-// Record takes in how a call ended.
-func (b *Breaker) Record(answer Reply) {
+// Record evaluates the reply to a call.
+func (b *Breaker) Record(reply Reply) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case answer.NotSent:
-		b.suspect = true
-		if b.unreached++; b.unreached >= breakerLimit {
+	case reply.NotSent:
+		b.probing = true
+		if b.notSent++; b.notSent >= breakerLimit {
 			b.open = true
 		}
-	case answer.Outcome == Unknown:
-		b.suspect = true
+	case reply.Outcome == Unknown:
+		b.probing = true
 	default:
-		b.well()
+		b.reset()
 	}
 }
 
-// well is called when the provider has answered something.
-func (b *Breaker) well() { b.open, b.suspect, b.unreached, b.unprobed = false, false, 0, 0 }
+// reset closes the breaker after the provider has answered.
+func (b *Breaker) reset() { b.open, b.probing, b.notSent, b.failedProbes = false, false, 0, 0 }
 
-// Run probes a provider that is in doubt, until ctx ends.
+// Run probes the provider whenever that is needed, until ctx ends.
 func (b *Breaker) Run(ctx context.Context) {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
@@ -81,21 +80,21 @@ func (b *Breaker) Run(ctx context.Context) {
 
 func (b *Breaker) probeOnce(ctx context.Context) {
 	b.mu.Lock()
-	doubt := b.open || b.suspect
+	needed := b.open || b.probing
 	b.mu.Unlock()
-	if !doubt {
+	if !needed {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, probePatience)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	err := b.probe(ctx)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil {
-		b.well()
+		b.reset()
 		return
 	}
-	if b.unprobed++; b.unprobed >= breakerLimit {
+	if b.failedProbes++; b.failedProbes >= breakerLimit {
 		b.open = true
 	}
 }

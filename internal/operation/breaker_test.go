@@ -11,7 +11,7 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-func TestTheBreakerOpensOnAnOutageAndClosesByProbing(t *testing.T) {
+func TestBreaker_OpensOnOutageClosesByProbe(t *testing.T) {
 	var down error
 	probes := 0
 	b := NewBreaker(func(context.Context) error { probes++; return down })
@@ -21,11 +21,11 @@ func TestTheBreakerOpensOnAnOutageAndClosesByProbing(t *testing.T) {
 			t.Errorf("%s: %v; want closed %v", what, err, want)
 		}
 	}
-	never := Reply{Outcome: Rejected, NotSent: true}
+	notSent := Reply{Outcome: Rejected, NotSent: true}
 
 	b.probeOnce(t.Context())
 	if probes != 0 {
-		t.Error("a provider nobody doubts was probed")
+		t.Error("probed without a reason")
 	}
 	for range 100 {
 		b.Record(Reply{})
@@ -34,13 +34,13 @@ func TestTheBreakerOpensOnAnOutageAndClosesByProbing(t *testing.T) {
 	b.probeOnce(t.Context())
 	closed("and a probe that is answered", true)
 
-	b.Record(never)
-	b.Record(never)
+	b.Record(notSent)
+	b.Record(notSent)
 	b.Record(Reply{Outcome: Rejected})
-	b.Record(never)
-	b.Record(never)
-	closed("after two in a row that never left, twice", true)
-	b.Record(never)
+	b.Record(notSent)
+	b.Record(notSent)
+	closed("after two in a row that were not sent, twice", true)
+	b.Record(notSent)
 	closed("after three in a row", false)
 	b.probeOnce(t.Context())
 	closed("after a probe that is answered", true)
@@ -59,10 +59,9 @@ func TestTheBreakerOpensOnAnOutageAndClosesByProbing(t *testing.T) {
 	closed("when it answers again", true)
 }
 
-// Each probe has two seconds, the next comes a tenth of a second after it, and
-// the third that fails opens the breaker. So long, and no longer, may money be
-// reserved into an outage that nobody has noticed.
-func TestASilentProviderIsNoticedInSecondsAndItsReturnAtOnce(t *testing.T) {
+// A probe may take two seconds, the next starts 100 ms later, and the third failure opens the
+// breaker. That limits how long money is reserved during an outage.
+func TestBreaker_TimeToOpenAndClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var silent atomic.Bool
@@ -75,7 +74,7 @@ func TestASilentProviderIsNoticedInSecondsAndItsReturnAtOnce(t *testing.T) {
 			return ctx.Err()
 		})
 		go b.Run(ctx)
-		b.Record(Reply{}) // an outcome that nobody knows makes it look
+		b.Record(Reply{}) // an unknown outcome starts probing
 		until := func(open bool) time.Duration {
 			start := time.Now()
 			for ; (b.Allow() != nil) != open; time.Sleep(10 * time.Millisecond) {

@@ -9,16 +9,16 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// duplicateWindow is how long a renewal keeps another one of the same subscriber
-// and plan away.
+// duplicateWindow is how long after a renewal another one of the same subscriber and plan is
+// refused as a duplicate.
 const duplicateWindow = 2 * time.Minute
 
 func sprint(format string, args ...any) string { return fmt.Sprintf(format, args...) }
 
-// judgeCustomer is the business checks. Their order is a promise: whether the
-// customer is there, then busy, then served just now, then on that plan already.
-func judgeCustomer(operatorID int64, kind Kind, plan subscription.Plan, facts Snapshot, now time.Time) error {
-	customer := facts.Subscriber
+// checkCustomer runs the business checks in the order that the contract promises: the customer
+// exists, has no open operation, was not renewed just now, has not that plan already.
+func checkCustomer(operatorID int64, kind Kind, plan subscription.Plan, snapshot Snapshot, now time.Time) error {
+	customer := snapshot.Subscriber
 	if kind == Activate {
 		switch {
 		case customer == nil:
@@ -33,21 +33,21 @@ func judgeCustomer(operatorID int64, kind Kind, plan subscription.Plan, facts Sn
 		return fault.New(fault.SubscriberNotFound, "There is no such subscriber under this account.")
 	case customer.OpenOperation != "":
 		return inProgress(operatorID, *customer)
-	case facts.Duplicate != "":
+	case snapshot.Duplicate != "":
 		return fault.New(fault.DuplicateRequest,
-			"This subscriber was renewed with this plan less than two minutes ago, by transaction %s.", facts.Duplicate).
-			With("previous_transaction_id", facts.Duplicate)
+			"This subscriber was renewed with this plan less than two minutes ago, by transaction %s.", snapshot.Duplicate).
+			With("previous_transaction_id", snapshot.Duplicate)
 	}
 	if kind == AdvanceRenew {
-		if active, is := subscription.PlanAt(facts.Cycles, customer.Expires, now); is && active == plan.ID {
+		if active, is := subscription.PlanAt(snapshot.Cycles, customer.Expires, now); is && active == plan.ID {
 			return fault.New(fault.PlanAlreadyActive, "Plan %s is the subscriber's active plan. Renew it, or book another plan in advance.", plan.ID)
 		}
 	}
 	return nil
 }
 
-// inProgress names the operation in the way, unless it is another operator's: a
-// mobile number that somebody else is activating says no more than that.
+// inProgress names the open operation, unless it belongs to another operator who is activating
+// the same mobile number.
 func inProgress(operatorID int64, customer Subscriber) error {
 	if customer.OperatorID != operatorID || customer.OpenOperation == "" {
 		return fault.New(fault.OperationInProgress, "Another operation for this customer is under way. Retry in a few seconds with the same Idempotency-Key.")
@@ -57,7 +57,7 @@ func inProgress(operatorID int64, customer Subscriber) error {
 		With("transaction_id", customer.OpenOperation)
 }
 
-func judgeBalance(balance, price money.Amount) error {
+func checkBalance(balance, price money.Amount) error {
 	if !balance.Less(price) {
 		return nil
 	}
@@ -66,8 +66,8 @@ func judgeBalance(balance, price money.Amount) error {
 		With("wallet_balance", balance).With("required_amount", price).With("shortfall", shortfall).With("currency", money.Currency)
 }
 
-// draft computes everything the operation will mean.
-func (p *Processor) draft(id string, r Request, w wish, plan subscription.Plan, facts Snapshot, now time.Time) (Draft, error) {
+// draft computes the operation: price, customer, cycle and expiry.
+func (p *Processor) draft(id string, r Request, in input, plan subscription.Plan, snapshot Snapshot, now time.Time) (Draft, error) {
 	fingerprint, err := p.config.Fingerprints.of(r, p.config.Fingerprints.Current)
 	if err != nil {
 		return Draft{}, err
@@ -81,18 +81,18 @@ func (p *Processor) draft(id string, r Request, w wish, plan subscription.Plan, 
 			State: Processing, Epoch: 1, Node: p.config.Node, LeaseUntil: now.Add(p.lease()),
 			Provider: p.config.ProviderName, CreatedAt: now,
 		},
-		Profile: w.profile,
+		Profile: in.profile,
 	}
 	if plan.Addon != "" {
 		d.AddonState = AddonWaiting
 	}
 	if r.Kind == Activate {
-		d.SubscriberID, d.CustomerName, d.Mobile = facts.FreeID, w.name, w.mobile
+		d.SubscriberID, d.CustomerName, d.Mobile = snapshot.FreeID, in.name, in.mobile
 		d.CycleStartsAt = now
 		d.ExpiryPlanned = subscription.ActivatedUntil(now, p.config.ActivationTerm, plan.Months)
 		return d, nil
 	}
-	customer := facts.Subscriber
+	customer := snapshot.Subscriber
 	d.SubscriberID, d.CustomerName, d.Mobile, d.SubscriberVersion = customer.ID, customer.Name, customer.Mobile, customer.Version
 	d.ExpiryPrevious = customer.Expires
 	if r.Kind == Renew {
@@ -105,7 +105,7 @@ func (p *Processor) draft(id string, r Request, w wish, plan subscription.Plan, 
 	return d, nil
 }
 
-// LedgerText is what the operator's books say of an operation that succeeded.
+// LedgerText is the description of a successful operation's ledger entry.
 func (o Operation) LedgerText() string {
 	what := map[Kind]string{Activate: "Activation", Renew: "Renewal", AdvanceRenew: "Advance renewal"}[o.Kind]
 	text := fmt.Sprintf("%s of %s, %s", what, o.SubscriberID, o.PlanName)
@@ -115,7 +115,7 @@ func (o Operation) LedgerText() string {
 	return text
 }
 
-// Code is what the operation returns, or would return now.
+// Code is the result code for the state that the operation is in.
 func (o Operation) Code() fault.Code {
 	switch o.State {
 	case Success:
@@ -128,7 +128,7 @@ func (o Operation) Code() fault.Code {
 	return fault.RequestInProgress
 }
 
-// Message says what the operation came to, for people.
+// Message describes the operation's state to people.
 func (o Operation) Message() string {
 	switch o.State {
 	case Success:

@@ -12,8 +12,8 @@ import (
 
 var noon = time.Date(2027, 3, 1, 12, 0, 0, 0, subscription.IST)
 
-// The order of business checks: of two that fail, the earlier one answers.
-func TestBusinessChecksInTheirOrder(t *testing.T) {
+// If two business checks fail, the earlier one is reported.
+func TestCheckCustomer_Order(t *testing.T) {
 	active := &Subscriber{ID: "100001", OperatorID: 7, Expires: noon.Add(time.Hour)}
 	busy, pending, expired := *active, *active, *active
 	busy.OpenOperation = "CX2"
@@ -22,31 +22,31 @@ func TestBusinessChecksInTheirOrder(t *testing.T) {
 	onP := []subscription.Cycle{{PlanID: "P", StartsAt: noon.Add(-time.Hour)}}
 	onQ := []subscription.Cycle{{PlanID: "Q", StartsAt: noon.Add(-time.Hour)}}
 	rows := []struct {
-		name  string
-		kind  Kind
-		facts Snapshot
-		want  fault.Code
+		name     string
+		kind     Kind
+		snapshot Snapshot
+		want     fault.Code
 	}{
 		{"an activation of a free number", Activate, Snapshot{}, fault.OK},
-		{"of one whose activation runs", Activate, Snapshot{Subscriber: &pending}, fault.OperationInProgress},
+		{"of a number being activated", Activate, Snapshot{Subscriber: &pending}, fault.OperationInProgress},
 		{"of a known number", Activate, Snapshot{Subscriber: active}, fault.SubscriberExists},
 		{"of a known number that is being renewed", Activate, Snapshot{Subscriber: &busy}, fault.SubscriberExists},
 
 		{"a renewal", Renew, Snapshot{Subscriber: active}, fault.OK},
-		{"of nobody", Renew, Snapshot{}, fault.SubscriberNotFound},
-		{"of somebody busy, a duplicate at that", Renew, Snapshot{Subscriber: &busy, Duplicate: "CX1"}, fault.OperationInProgress},
-		{"of somebody whose activation runs", Renew, Snapshot{Subscriber: &pending}, fault.OperationInProgress},
+		{"of an unknown subscriber", Renew, Snapshot{}, fault.SubscriberNotFound},
+		{"with an open operation, and a duplicate", Renew, Snapshot{Subscriber: &busy, Duplicate: "CX1"}, fault.OperationInProgress},
+		{"while the activation is open", Renew, Snapshot{Subscriber: &pending}, fault.OperationInProgress},
 		{"a duplicate", Renew, Snapshot{Subscriber: active, Duplicate: "CX1"}, fault.DuplicateRequest},
 		{"with the active plan", Renew, Snapshot{Subscriber: active, Cycles: onP}, fault.OK},
 
 		{"an advance renewal onto the active plan", AdvanceRenew, Snapshot{Subscriber: active, Cycles: onP}, fault.PlanAlreadyActive},
 		{"onto another plan", AdvanceRenew, Snapshot{Subscriber: active, Cycles: onQ}, fault.OK},
-		{"a duplicate at that", AdvanceRenew, Snapshot{Subscriber: active, Cycles: onP, Duplicate: "CX1"}, fault.DuplicateRequest},
+		{"onto the active plan, and a duplicate", AdvanceRenew, Snapshot{Subscriber: active, Cycles: onP, Duplicate: "CX1"}, fault.DuplicateRequest},
 		{"of an expired subscriber onto the last plan", AdvanceRenew, Snapshot{Subscriber: &expired, Cycles: onP}, fault.OK},
-		{"of nobody, in advance", AdvanceRenew, Snapshot{}, fault.SubscriberNotFound},
+		{"of an unknown subscriber, in advance", AdvanceRenew, Snapshot{}, fault.SubscriberNotFound},
 	}
 	for _, row := range rows {
-		err := judgeCustomer(7, row.kind, subscription.Plan{ID: "P"}, row.facts, noon)
+		err := checkCustomer(7, row.kind, subscription.Plan{ID: "P"}, row.snapshot, noon)
 		if got := fault.CodeOf(err); got != row.want {
 			t.Errorf("%s: %s; want %s", row.name, got, row.want)
 		}
@@ -57,17 +57,17 @@ func TestBusinessChecksInTheirOrder(t *testing.T) {
 			t.Errorf("%s: data %v; want the open transaction", row.name, fault.From(err).Data)
 		}
 	}
-	// Another operator's activation of the number is in the way, and stays unnamed.
-	err := judgeCustomer(8, Activate, subscription.Plan{ID: "P"}, Snapshot{Subscriber: &pending}, noon)
+	// Another operator's open activation is not named.
+	err := checkCustomer(8, Activate, subscription.Plan{ID: "P"}, Snapshot{Subscriber: &pending}, noon)
 	if f := fault.From(err); f.Code != fault.OperationInProgress || len(f.Data) != 0 || strings.Contains(f.Message, "CX2") {
-		t.Errorf("of one whose activation another operator runs: %s %q %v; want it without a name", f.Code, f.Message, f.Data)
+		t.Errorf("a number that another operator is activating: %s %q %v; want no transaction id", f.Code, f.Message, f.Data)
 	}
 }
 
-func TestTheBalanceHasToReachThePrice(t *testing.T) {
+func TestCheckBalance(t *testing.T) {
 	price := money.Paise(19900)
 	for balance, want := range map[int64]fault.Code{0: fault.InsufficientBalance, 19899: fault.InsufficientBalance, 19900: fault.OK, 19901: fault.OK} {
-		err := judgeBalance(money.Paise(balance), price)
+		err := checkBalance(money.Paise(balance), price)
 		if got := fault.CodeOf(err); got != want {
 			t.Errorf("%d paise: %s; want %s", balance, got, want)
 		}
@@ -82,8 +82,7 @@ func TestTheBalanceHasToReachThePrice(t *testing.T) {
 	}
 }
 
-// What an operation will mean is written down whole before any money moves.
-func TestADraftSaysWhatTheOperationWillMean(t *testing.T) {
+func TestDraft_Fields(t *testing.T) {
 	p := NewProcessor(nil, nil, nil, nil, Config{
 		Node: "node-1", ProviderName: "provider", Timeout: 20 * time.Second, ActivationTerm: subscription.ThirtyDays,
 		Fingerprints: Fingerprints{Keys: map[uint32][]byte{1: []byte("key")}, Current: 1},
@@ -92,7 +91,7 @@ func TestADraftSaysWhatTheOperationWillMean(t *testing.T) {
 	combo := plan
 	combo.Addon = "OTT"
 	customer := &Subscriber{ID: "100001", Name: "Asha", Mobile: "9876543210", Version: 7, Expires: noon.AddDate(0, 0, 9)}
-	w := wish{name: "Ravi", mobile: "9800000001"}
+	in := input{name: "Ravi", mobile: "9800000001"}
 	rows := []struct {
 		name          string
 		kind          Kind
@@ -108,7 +107,7 @@ func TestADraftSaysWhatTheOperationWillMean(t *testing.T) {
 			time.Date(2027, 3, 11, 0, 0, 0, 0, subscription.IST), time.Date(2027, 6, 9, 0, 0, 0, 0, subscription.IST), AddonWaiting},
 	}
 	for _, row := range rows {
-		d, err := p.draft("CX1", Request{OperatorID: 7, Kind: row.kind, Channel: API, IdempotencyKey: "key-0001"}, w, row.plan, Snapshot{Subscriber: customer, FreeID: "100002"}, noon)
+		d, err := p.draft("CX1", Request{OperatorID: 7, Kind: row.kind, Channel: API, IdempotencyKey: "key-0001"}, in, row.plan, Snapshot{Subscriber: customer, FreeID: "100002"}, noon)
 		if err != nil {
 			t.Fatalf("%s: %v", row.name, err)
 		}
@@ -120,12 +119,12 @@ func TestADraftSaysWhatTheOperationWillMean(t *testing.T) {
 		}
 	}
 	p.config.Fingerprints.Current = 2
-	if _, err := p.draft("CX1", Request{Kind: Activate}, w, plan, Snapshot{}, noon); err == nil {
+	if _, err := p.draft("CX1", Request{Kind: Activate}, in, plan, Snapshot{}, noon); err == nil {
 		t.Error("a draft was made without a key for its fingerprint")
 	}
 }
 
-func TestAFingerprintTellsBodiesAndKindsApartAndNeedsItsKey(t *testing.T) {
+func TestFingerprint_DependsOnBodyKindAndKey(t *testing.T) {
 	prints := Fingerprints{Keys: map[uint32][]byte{1: []byte("one"), 2: []byte("two")}, Current: 2}
 	request := Request{Kind: Renew, Content: []byte(`{"a":"1"}`)}
 	known, err := prints.of(request, 1)
@@ -154,7 +153,7 @@ func TestAFingerprintTellsBodiesAndKindsApartAndNeedsItsKey(t *testing.T) {
 	}
 }
 
-func TestIdsSortByTimeAndPasswordsHaveNoLookAlikes(t *testing.T) {
+func TestNewID_SortsByTime_NewPassword_NoLookAlikes(t *testing.T) {
 	seen := map[string]bool{}
 	last := ""
 	for i := range 1000 {
@@ -171,9 +170,9 @@ func TestIdsSortByTimeAndPasswordsHaveNoLookAlikes(t *testing.T) {
 	}
 }
 
-// Taking a random byte modulo the number of letters would make some of them a
-// quarter likelier. Chance alone does not move one by a tenth among so many.
-func TestEveryLetterOfAPasswordIsAsLikelyAsAnother(t *testing.T) {
+// A random byte modulo the number of letters would make some of them 25 % likelier. With this
+// many passwords chance alone stays within 10 %.
+func TestNewPassword_LettersAreUniform(t *testing.T) {
 	const passwords = 20_000
 	seen := map[byte]int{}
 	for range passwords {
@@ -192,7 +191,7 @@ func TestEveryLetterOfAPasswordIsAsLikelyAsAnother(t *testing.T) {
 	}
 }
 
-func TestTheLedgersTextNamesTheChannel(t *testing.T) {
+func TestLedgerText_NamesChannel(t *testing.T) {
 	op := Operation{Kind: AdvanceRenew, SubscriberID: "100001", PlanName: "Family", Channel: API}
 	if got := op.LedgerText(); got != "Advance renewal of 100001, Family [API]" {
 		t.Errorf("%q", got)

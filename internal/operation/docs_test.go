@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// The architecture page shows the state machine as a table. Whoever adds an arrow
-// here has to say there when it is taken, and the other way round.
-func TestTheArchitecturePageShowsTheStateMachine(t *testing.T) {
+// The table of states in docs/architecture.md has exactly the transitions of the code.
+func TestArchitecturePage_StateMachine(t *testing.T) {
 	text, err := os.ReadFile("../../docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +27,7 @@ func TestTheArchitecturePageShowsTheStateMachine(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	// A comparison that never objects would look just like a true page.
+	// Test the comparison itself.
 	grown := map[State][]State{Processing: next[Processing], NeedsReview: next[NeedsReview], Failed: {Success}}
 	if got := compareArrows(section, grown); len(got) != 1 {
 		t.Errorf("with an arrow more in the code: %q; want one difference", got)
@@ -49,8 +48,8 @@ func TestTheArchitecturePageShowsTheStateMachine(t *testing.T) {
 	}
 }
 
-// compareArrows says where a page's table and a state machine differ. The row
-// that begins an operation has a dash where it comes from.
+// compareArrows lists the differences between a page's table and a state machine. The first row,
+// which creates an operation, has a dash as its state and is skipped.
 func compareArrows(page string, machine map[State][]State) (differences []string) {
 	var shown, real []string
 	for _, match := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| `([a-z_]+)` \\|").FindAllStringSubmatch(page, -1) {

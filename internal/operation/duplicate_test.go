@@ -10,8 +10,8 @@ import (
 )
 
 // The contract's window: the same subscriber and plan within two minutes.
-func TestARenewalIsADuplicateForTwoMinutes(t *testing.T) {
-	s := newShop(t)
+func TestProcess_DuplicateWithinTwoMinutes(t *testing.T) {
+	s := newFixture(t)
 	fields := map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"}
 	for _, row := range []struct {
 		kind operation.Kind

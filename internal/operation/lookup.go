@@ -7,8 +7,8 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// Transaction looks up one of an operator's operations: by its id, or else by
-// the key it was asked for with.
+// Transaction looks up one of an operator's operations by its id or, if that is empty, by its
+// idempotency key.
 func (p *Processor) Transaction(ctx context.Context, operatorID int64, id, key string) (Operation, error) {
 	find := func() (Operation, bool, error) { return p.store.OperationByID(ctx, operatorID, id) }
 	if id == "" {
@@ -24,8 +24,7 @@ func (p *Processor) Transaction(ctx context.Context, operatorID int64, id, key s
 	return op, nil
 }
 
-// Subscription looks up one of an operator's subscribers: by id, or else by
-// mobile.
+// Subscription looks up one of an operator's subscribers by id or, if that is empty, by mobile.
 func (p *Processor) Subscription(ctx context.Context, operatorID int64, id, mobile string) (Subscription, error) {
 	s, found, err := p.store.SubscriptionOf(ctx, operatorID, id, mobile)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package operation carries the three wallet-debiting operations from request
-// to result. It alone moves an operation between its states. It knows no HTTP
-// and no SQL: it declares the store, the provider and the price list it needs.
+// Package operation processes the three operations that debit a wallet: activation, renewal and
+// advance renewal. Only this package decides that an operation changes its state. It knows no HTTP
+// and no SQL; it declares the Store, Provider and Prices that it needs.
 package operation
 
 import (
@@ -20,7 +20,7 @@ const (
 	AdvanceRenew Kind = "advance_renew"
 )
 
-// Channel is the door an operation came through. The rules are the same.
+// Channel is how a request came in. The rules are the same for both.
 type Channel string
 
 // The API, or the operator's web panel.
@@ -29,11 +29,11 @@ const (
 	Web Channel = "web"
 )
 
-// State is where an operation stands.
+// State is an operation's state.
 type State string
 
-// Silence has a state of its own: what nobody knows is in review, its money
-// held, until the provider or a person says what happened.
+// An operation whose outcome is unknown is in needs_review, its money held, until the provider
+// or a person says what happened.
 const (
 	Processing  State = "processing"
 	Success     State = "success"
@@ -41,13 +41,13 @@ const (
 	NeedsReview State = "needs_review"
 )
 
-// next is where each state may lead. There is no other way.
+// next lists every transition that is allowed.
 var next = map[State][]State{
 	Processing:  {Success, Failed, NeedsReview},
 	NeedsReview: {Success, Failed},
 }
 
-// CanBecome reports whether an operation may go from one state to another.
+// CanBecome reports whether the transition is allowed.
 func (s State) CanBecome(to State) bool {
 	for _, allowed := range next[s] {
 		if allowed == to {
@@ -66,17 +66,16 @@ type Reason string
 // A failure always has one of these reasons.
 const (
 	ProviderRejected    Reason = "PROVIDER_REJECTED"
-	ProviderUnreachable Reason = "PROVIDER_UNREACHABLE" // the request provably never left
+	ProviderUnreachable Reason = "PROVIDER_UNREACHABLE" // no byte of the request was sent
 	NotConfirmed        Reason = "NOT_CONFIRMED"        // review ended without confirmation
 	RejectedByReview    Reason = "REJECTED_BY_REVIEW"   // a person decided
 )
 
-// AddonState is where a combo's second component stands; empty for a plan that
-// has none.
+// AddonState is the state of a combo's second component; empty for a plan without one.
 type AddonState string
 
-// An add-on is asked for once the main component is confirmed, and followed up
-// until it works or a person closes it.
+// An add-on is ordered after the main component was confirmed, and followed up until it is
+// confirmed or a person closes it.
 const (
 	AddonWaiting AddonState = "waiting"
 	AddonSuccess AddonState = "success"
@@ -85,7 +84,7 @@ const (
 	AddonClosed  AddonState = "closed"
 )
 
-// Operation is one activation, renewal or advance renewal, as it stands.
+// Operation is one activation, renewal or advance renewal.
 type Operation struct {
 	ID             string
 	OperatorID     int64
@@ -93,13 +92,13 @@ type Operation struct {
 	Fingerprint    Fingerprint
 	Kind           Kind
 	Channel        Channel
-	// Actor is who asked: a key of the API, or a login of the panel.
+	// Actor made the request: an API key or a panel login.
 	Actor        string
 	SubscriberID string
 	CustomerName string
 	Mobile       string
 
-	// What was bought, as it was at the reservation.
+	// The plan as it was at the reservation.
 	PlanID      string
 	PlanVersion int64
 	PlanName    string
@@ -111,15 +110,14 @@ type Operation struct {
 	CommissionBPS int
 	WalletBefore  money.Amount
 
-	// What the operation means for the subscription was computed at the
-	// reservation and is applied at settlement, however much later that is.
+	// Computed at the reservation and applied at the settlement, however much later.
 	ExpiryPrevious time.Time // zero for an activation
 	ExpiryPlanned  time.Time
 	CycleStartsAt  time.Time
 
 	State State
-	// Epoch counts the hands the operation went through. Whoever settles it
-	// names the epoch it holds.
+	// Epoch counts the owners of the operation. A settlement names the epoch of its owner
+	// and has no effect under an older one.
 	Epoch       int64
 	Node        string
 	LeaseUntil  time.Time
@@ -130,8 +128,8 @@ type Operation struct {
 
 	AddonState   AddonState
 	AddonAttempt int // definite rejections
-	// AddonEpoch counts who followed the add-on up, as Epoch does for the
-	// operation; AddonChecks how often that was.
+	// AddonEpoch counts the owners of the add-on's follow-up, as Epoch does for the
+	// operation; AddonChecks counts the follow-ups.
 	AddonEpoch       int64
 	AddonChecks      int
 	AddonNextAt      time.Time
@@ -146,8 +144,7 @@ type Operation struct {
 	CompletedAt time.Time
 }
 
-// WalletAfter is the balance after this operation's debit, which a refund has
-// undone.
+// WalletAfter is the balance after this operation's debit or, if it failed, after the refund.
 func (o Operation) WalletAfter() money.Amount {
 	if o.State == Failed {
 		return o.WalletBefore
@@ -155,7 +152,7 @@ func (o Operation) WalletAfter() money.Amount {
 	return o.WalletBefore.Sub(o.Amount)
 }
 
-// Charged is what the operation has cost for good.
+// Charged is the amount of a successful operation; zero for any other.
 func (o Operation) Charged() money.Amount {
 	if o.State == Success {
 		return o.Amount
@@ -163,18 +160,15 @@ func (o Operation) Charged() money.Amount {
 	return money.Amount{}
 }
 
-// AddonMissing reports whether the main component is there and the add-on is
-// not.
+// AddonMissing reports whether the main component was delivered and the add-on was not.
 func (o Operation) AddonMissing() bool {
 	return o.State == Success && o.Addon != "" && o.AddonState != AddonSuccess
 }
 
-// ErrAmbiguous is what a store returns when it cannot say whether a fact took
-// hold: the disk or the connection failed while it was being committed. The
-// fact must be looked up again before anything is built on it.
-var ErrAmbiguous = errors.New("it is not known whether the commit took hold")
+// ErrCommitUnknown is returned by a store that cannot say whether a commit took effect, because
+// the disk or the connection failed meanwhile. The caller must find out before it goes on.
+var ErrCommitUnknown = errors.New("it is not known whether the commit took effect")
 
-// ErrUnavailable is what a store returns when it could not be reached, or undid a
-// write that waited for a lock for too long: nothing was done, and the same may be
-// tried again.
+// ErrUnavailable is returned by a store that could not be reached, or that rolled back a write
+// which waited too long for a lock. Nothing was done; the caller may try again.
 var ErrUnavailable = errors.New("the store is not available")

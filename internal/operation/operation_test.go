@@ -9,7 +9,7 @@ import (
 )
 
 // The contract's table of transitions, row by row.
-func TestOnlyTheContractsTransitionsExist(t *testing.T) {
+func TestState_Transitions(t *testing.T) {
 	allowed := map[[2]State]bool{
 		{Processing, Success}:     true,
 		{Processing, Failed}:      true,
@@ -27,7 +27,7 @@ func TestOnlyTheContractsTransitionsExist(t *testing.T) {
 	}
 }
 
-func TestMoneyIsHeldWhileAnOperationIsOpen(t *testing.T) {
+func TestState_OpenHoldsMoney(t *testing.T) {
 	for state, want := range map[State]bool{Processing: true, NeedsReview: true, Success: false, Failed: false} {
 		if got := state.Open(); got != want {
 			t.Errorf("%s open: %v; want %v", state, got, want)
@@ -35,9 +35,8 @@ func TestMoneyIsHeldWhileAnOperationIsOpen(t *testing.T) {
 	}
 }
 
-// The contract's charging rules: what is held, charged and given back in each
-// state, and what the operation then answers.
-func TestWhatAnOperationCostsAndAnswersInEachState(t *testing.T) {
+// The contract's charging rules, result codes and messages for each state.
+func TestOperation_ChargeCodeAndMessage(t *testing.T) {
 	rows := []struct {
 		state          State
 		after, charged string
@@ -64,19 +63,19 @@ func TestWhatAnOperationCostsAndAnswersInEachState(t *testing.T) {
 	}
 }
 
-func TestAnAddonIsMissingOnceTheMainComponentIsThereAndUntilItIsToo(t *testing.T) {
+func TestOperation_AddonMissing(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		op   Operation
 		want bool
 	}{
-		{"a plan without one", Operation{State: Success}, false},
-		{"the main component is not there yet", Operation{State: NeedsReview, Addon: "OTT", AddonState: AddonWaiting}, false},
-		{"it was refused", Operation{State: Failed, Addon: "OTT", AddonState: AddonWaiting}, false},
-		{"the add-on failed", Operation{State: Success, Addon: "OTT", AddonState: AddonFailed}, true},
-		{"nobody knows", Operation{State: Success, Addon: "OTT", AddonState: AddonUnknown}, true},
-		{"a person gave it up", Operation{State: Success, Addon: "OTT", AddonState: AddonClosed}, true},
-		{"both are there", Operation{State: Success, Addon: "OTT", AddonState: AddonSuccess}, false},
+		{"no add-on", Operation{State: Success}, false},
+		{"main component in review", Operation{State: NeedsReview, Addon: "OTT", AddonState: AddonWaiting}, false},
+		{"operation failed", Operation{State: Failed, Addon: "OTT", AddonState: AddonWaiting}, false},
+		{"rejected", Operation{State: Success, Addon: "OTT", AddonState: AddonFailed}, true},
+		{"outcome unknown", Operation{State: Success, Addon: "OTT", AddonState: AddonUnknown}, true},
+		{"closed by a person", Operation{State: Success, Addon: "OTT", AddonState: AddonClosed}, true},
+		{"delivered", Operation{State: Success, Addon: "OTT", AddonState: AddonSuccess}, false},
 	} {
 		if got := row.op.AddonMissing(); got != row.want {
 			t.Errorf("%s: missing %t; want %t", row.name, got, row.want)

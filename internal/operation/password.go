@@ -9,26 +9,26 @@ import (
 	"time"
 )
 
-// PasswordReset asks the provider to replace a customer's app password. It costs
+// PasswordReset is a request to the provider to replace a customer's app password. It costs
 // nothing and changes no subscription.
 type PasswordReset struct {
-	// Reference names this reset alone: asked twice, it is done once.
+	// Reference identifies this reset: sent twice, it is carried out once.
 	Reference    string
 	SubscriberID string
 	Mobile       string
-	// Password is the new one. It is kept nowhere.
+	// Password is the new one. It is never stored.
 	Password string
 }
 
 // PasswordResetter is a provider that can replace a customer's app password.
-// Where the answer is Unknown, either password may hold; the customer can try,
-// and another reset has a reference of its own.
+// After an Unknown reply either password may be valid: the customer can try both, and another
+// reset has its own reference.
 type PasswordResetter interface {
 	ResetPassword(ctx context.Context, reset PasswordReset) Reply
 }
 
-// NewPasswordReset is a reset with a reference of its own, and with a new password
-// if none is given.
+// NewPasswordReset returns a reset with a new reference, and with a generated password if none
+// is given.
 func NewPasswordReset(subscriberID, password string, now time.Time) PasswordReset {
 	if password == "" {
 		password = newPassword()
@@ -38,12 +38,12 @@ func NewPasswordReset(subscriberID, password string, now time.Time) PasswordRese
 	}
 }
 
-// Format shows everything but the password, whatever is asked for.
-func (r PasswordReset) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, r.shown()) }
+// Format prints everything but the password, for every verb.
+func (r PasswordReset) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, r.redacted()) }
 
-// LogValue shows the same to a log.
-func (r PasswordReset) LogValue() slog.Value { return slog.StringValue(r.shown()) }
+// LogValue logs the same.
+func (r PasswordReset) LogValue() slog.Value { return slog.StringValue(r.redacted()) }
 
-func (r PasswordReset) shown() string {
+func (r PasswordReset) redacted() string {
 	return "password reset " + r.Reference + " of " + r.SubscriberID
 }

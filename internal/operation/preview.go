@@ -2,7 +2,6 @@ package operation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,38 +9,37 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Quote is what a request would come to if it were made now. Nothing is promised:
-// the price, the customer and the wallet may change before it is.
+// Quote is what a request would do if it were made now. It is not binding: price, customer and
+// wallet may change before the request.
 type Quote struct {
 	Kind Kind
-	// Subscriber is the customer as they stand; of an activation, as they would be.
+	// Subscriber is the customer today; for an activation, the one that it would create.
 	Subscriber Subscriber
 	Plan       subscription.Plan
 
 	Amount       money.Amount
 	WalletBefore money.Amount
-	WalletAfter  money.Amount // below zero where the wallet does not suffice
+	WalletAfter  money.Amount // negative if the balance is too low
 
 	ExpiryPrevious time.Time // zero for an activation
 	ExpiryNew      time.Time
 	StartDate      time.Time // when the new cycle begins
 
-	// TransactionID is the operation that the request's key stands for already: the
-	// quote is of that one, and a request would change nothing. Empty if there is none.
+	// TransactionID is the operation that exists for the request's key; the quote then
+	// describes it, and the request would change nothing. Empty for a new key.
 	TransactionID string
 }
 
-// Preview says what Process would do now, by the same rules in the same order and
-// with the same refusals, and does nothing. A refusal for want of money, or because
-// the provider is out, comes with the quote.
+// Preview returns what Process would do, by the same checks in the same order, and writes
+// nothing. If the balance is too low or the provider is down, the quote comes beside the error.
 func (p *Processor) Preview(ctx context.Context, r Request) (Quote, error) {
 	for range reserveAttempts {
-		w, misshapen := validate(r)
-		facts, err := p.facts(ctx, r, w, misshapen == nil)
+		in, invalid := validate(r)
+		snapshot, err := p.readSnapshot(ctx, r, in, invalid == nil)
 		if err != nil {
-			return Quote{}, unavailable(fmt.Errorf("read the facts: %w", err))
+			return Quote{}, unavailable(fmt.Errorf("read snapshot: %w", err))
 		}
-		if facts.KnownID != "" {
+		if snapshot.KnownID != "" {
 			known, found, err := p.store.OperationByKey(ctx, r.OperatorID, r.IdempotencyKey)
 			switch {
 			case err != nil:
@@ -49,32 +47,32 @@ func (p *Processor) Preview(ctx context.Context, r Request) (Quote, error) {
 			case !found:
 				continue // as Process does
 			}
-			if err := p.judgeReplay(r, known); err != nil {
+			if err := p.checkReplay(r, known); err != nil {
 				return Quote{}, err
 			}
 			quote := quoteOf(known)
 			quote.WalletAfter, quote.TransactionID = known.WalletAfter(), known.ID
 			return quote, nil
 		}
-		if facts.Maintenance {
+		if snapshot.Maintenance {
 			return Quote{}, inMaintenance()
 		}
-		draft, again, err := p.consider(ctx, "", r, w, misshapen, facts)
+		draft, stale, err := p.prepare(ctx, "", r, in, invalid, snapshot)
 		switch {
-		case again:
+		case stale:
 			continue
 		case draft.PlanID == "":
 			return Quote{}, err
 		}
-		draft.WalletBefore = facts.Balance
+		draft.WalletBefore = snapshot.Balance
 		quote := quoteOf(draft.Operation)
-		quote.Plan = facts.Offer.Plan
-		if facts.Subscriber != nil {
-			quote.Subscriber = *facts.Subscriber
+		quote.Plan = snapshot.Offer.Plan
+		if snapshot.Subscriber != nil {
+			quote.Subscriber = *snapshot.Subscriber
 		}
 		return quote, err
 	}
-	return Quote{}, unavailable(errors.New("the facts moved faster than the request could be judged"))
+	return Quote{}, unavailable(errAlwaysStale)
 }
 
 func quoteOf(op Operation) Quote {

@@ -15,10 +15,9 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// What a preview says is what comes of the request, for each kind, and asking
-// changes nothing.
-func TestAPreviewSaysWhatTheRequestThenDoes(t *testing.T) {
-	s := newShop(t)
+// The quote equals the operation that Process then creates, and Preview changes nothing.
+func TestPreview_AgreesWithProcess(t *testing.T) {
+	s := newFixture(t)
 	activate := s.request(operation.Activate, "activate-key", map[string]string{"full_name": "Asha", "mobile": "9800000001", "plan_id": "P-1", "subscriber_id": "123456"})
 	renew := s.request(operation.Renew, "renew-key", map[string]string{"mobile": "9800000001", "plan_id": "P-1"})
 	advance := s.request(operation.AdvanceRenew, "advance-key", map[string]string{"subscriber_id": "123456", "plan_id": "P-2"})
@@ -44,7 +43,7 @@ func TestAPreviewSaysWhatTheRequestThenDoes(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: the quote was\n%s\nand it came to\n%s", r.Kind, got, want)
 		}
-		// Once it is done, the key stands for it.
+		// Afterwards the key is known.
 		again, err := s.Preview(t.Context(), r)
 		if err != nil || again.TransactionID != op.ID || again.WalletAfter != op.WalletAfter() || !again.ExpiryNew.Equal(op.ExpiryPlanned) {
 			t.Errorf("%s: previewed again: %v, %+v; want transaction %s", r.Kind, err, again, op.ID)
@@ -55,10 +54,9 @@ func TestAPreviewSaysWhatTheRequestThenDoes(t *testing.T) {
 	}
 }
 
-// Whatever Process refuses, Preview refuses alike, whichever of several reasons
-// comes first.
-func TestAPreviewRefusesWhatTheRequestWouldBeRefusedFor(t *testing.T) {
-	s := newShop(t)
+// Preview returns the same error as Process, also if there are several reasons.
+func TestPreview_RefusesLikeProcess(t *testing.T) {
+	s := newFixture(t)
 	s.addPlan(t, "P-DEAR", 5000_00)
 	s.addPlan(t, "P-2", 250_00)
 	for _, mobile := range []string{"9800000001", "9800000002"} {
@@ -80,15 +78,15 @@ func TestAPreviewRefusesWhatTheRequestWouldBeRefusedFor(t *testing.T) {
 		fields map[string]string
 		want   fault.Code
 	}{
-		{"a misshapen request", operation.Renew, "", map[string]string{"mobile": "98"}, fault.ValidationError},
-		{"a misshapen one under a known key", operation.Renew, "renewed-just-now", map[string]string{"mobile": "98"}, fault.IdempotencyKeyReused},
+		{"an invalid request", operation.Renew, "", map[string]string{"mobile": "98"}, fault.ValidationError},
+		{"an invalid request under a known key", operation.Renew, "renewed-just-now", map[string]string{"mobile": "98"}, fault.IdempotencyKeyReused},
 		{"a known key with another body", operation.Renew, "renewed-just-now", map[string]string{"mobile": "9800000001", "plan_id": "P-2"}, fault.IdempotencyKeyReused},
-		{"no such plan, and no such customer", operation.Renew, "", map[string]string{"mobile": "9811111111", "plan_id": "P-9"}, fault.InvalidPlan},
-		{"no such customer, and too little money", operation.Renew, "", map[string]string{"mobile": "9811111111", "plan_id": "P-DEAR"}, fault.SubscriberNotFound},
-		{"a busy customer, and too little money", operation.Renew, "", map[string]string{"mobile": "9800000002", "plan_id": "P-DEAR"}, fault.OperationInProgress},
+		{"unknown plan and customer", operation.Renew, "", map[string]string{"mobile": "9811111111", "plan_id": "P-9"}, fault.InvalidPlan},
+		{"unknown customer, low balance", operation.Renew, "", map[string]string{"mobile": "9811111111", "plan_id": "P-DEAR"}, fault.SubscriberNotFound},
+		{"open operation, low balance", operation.Renew, "", map[string]string{"mobile": "9800000002", "plan_id": "P-DEAR"}, fault.OperationInProgress},
 		{"renewed a moment ago", operation.Renew, "", map[string]string{"mobile": "9800000001", "plan_id": "P-1"}, fault.DuplicateRequest},
-		{"too little money", operation.Renew, "", map[string]string{"mobile": "9800000001", "plan_id": "P-DEAR"}, fault.InsufficientBalance},
-		{"a customer who is there already", operation.Activate, "", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"}, fault.SubscriberExists},
+		{"low balance", operation.Renew, "", map[string]string{"mobile": "9800000001", "plan_id": "P-DEAR"}, fault.InsufficientBalance},
+		{"an existing customer", operation.Activate, "", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"}, fault.SubscriberExists},
 	} {
 		r := s.request(row.kind, row.key, row.fields)
 		_, previewed := s.Preview(t.Context(), r)
@@ -104,8 +102,8 @@ func TestAPreviewRefusesWhatTheRequestWouldBeRefusedFor(t *testing.T) {
 
 // Where only money is missing, the quote says how much the request would cost and
 // what it would bring.
-func TestAPreviewThatLacksMoneyStillSaysThePrice(t *testing.T) {
-	s := newShop(t)
+func TestPreview_LowBalanceReturnsQuote(t *testing.T) {
+	s := newFixture(t)
 	s.addPlan(t, "P-DEAR", 5000_00)
 	quote, err := s.Preview(t.Context(), s.request(operation.Activate, "", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-DEAR"}))
 	if !fault.Is(err, fault.InsufficientBalance) || quote.Amount != money.Paise(5000_00) || quote.WalletAfter.String() != "-4000.00" || quote.ExpiryNew.IsZero() {
@@ -114,8 +112,8 @@ func TestAPreviewThatLacksMoneyStillSaysThePrice(t *testing.T) {
 }
 
 // A provider that is out is known before anything is asked of it.
-func TestAPreviewSaysThatTheProviderIsOut(t *testing.T) {
-	s := newShop(t)
+func TestPreview_OpenBreakerReturnsQuote(t *testing.T) {
+	s := newFixture(t)
 	breaker := operation.NewBreaker(func(context.Context) error { return errors.New("nobody is there") })
 	for range 3 {
 		breaker.Record(operation.Reply{Outcome: operation.Rejected, NotSent: true})
@@ -130,7 +128,7 @@ func TestAPreviewSaysThatTheProviderIsOut(t *testing.T) {
 	}
 }
 
-func (s *shop) addPlan(t *testing.T, id string, paise int64) {
+func (s *fixture) addPlan(t *testing.T, id string, paise int64) {
 	t.Helper()
 	service := admin.NewService(s.store.DB, nil, "test", func() time.Time { return noon })
 	_, err := service.SetPlan(t.Context(), subscription.Plan{ID: id, Name: id, Price: money.Paise(paise), Months: 1, Type: subscription.Standard, Main: "TV"})

@@ -12,38 +12,36 @@ import (
 )
 
 const (
-	// leaseSlack is what a node has beside the provider's time to write down
-	// what came of a call.
+	// leaseSlack is the time that a node has, beyond the provider's timeout, to save the
+	// outcome of a call.
 	leaseSlack = 5 * time.Second
-	// reserveAttempts bounds how often a request is judged anew because the
-	// facts moved under it. Each attempt that fails means that somebody else's
-	// succeeded.
+	// reserveAttempts limits how often a request is checked again because its snapshot was
+	// stale. Each failed attempt means that another request succeeded.
 	reserveAttempts = 50
-	// ambiguousAttempts bounds how often a commit is tried again that may or
-	// may not have taken hold; trying again finds out.
-	ambiguousAttempts = 3
+	// commitUnknownAttempts limits how often a write is tried whose commit outcome is unknown.
+	// Trying again finds out.
+	commitUnknownAttempts = 3
 )
 
-// Prices says what a plan costs, from the offer of it that was read with the other
-// facts. It refuses with PLANS_UNAVAILABLE where prices are not verified, and with
-// INVALID_PLAN where there is no such plan. Where they had to be verified first, the
-// facts are old, and are to be read again.
+// Prices looks up what a plan costs, in the offer that was read with the snapshot. It refuses
+// with PLANS_UNAVAILABLE while prices are not verified, and with INVALID_PLAN if the plan cannot
+// be bought. stale reports that prices were verified only now: the snapshot must be read again.
 type Prices interface {
-	Price(ctx context.Context, offer subscription.Offer) (plan subscription.Plan, again bool, err error)
+	Price(ctx context.Context, offer subscription.Offer) (plan subscription.Plan, stale bool, err error)
 }
 
-// Config is what a processor is told beside its parts.
+// Config holds the settings of a Processor.
 type Config struct {
 	Now            func() time.Time
 	Node           string
 	ProviderName   string
 	Timeout        time.Duration // of one provider call
-	FirstCheck     time.Duration // before an operation in review is verified
+	FirstCheck     time.Duration // before an operation in review is first checked
 	ActivationTerm subscription.ActivationTerm
 	Fingerprints   Fingerprints
 }
 
-// Processor carries requests through.
+// Processor processes requests for operations.
 type Processor struct {
 	store    Store
 	prices   Prices
@@ -52,64 +50,73 @@ type Processor struct {
 	config   Config
 }
 
-// NewProcessor returns a processor.
+// NewProcessor returns a Processor.
 func NewProcessor(store Store, prices Prices, provider Provider, breaker *Breaker, config Config) *Processor {
 	return &Processor{store: store, prices: prices, provider: provider, breaker: breaker, config: config}
 }
 
-// Result is what became of a request.
+// Result is the outcome of a request.
 type Result struct {
 	Operation
 	// Replayed: the key was known, and nothing was done.
 	Replayed bool
-	// Password is the customer's, if the service made it up: it is given here
-	// once, and kept nowhere.
+	// Password is the customer's, if the service generated it. It is returned only here and
+	// never stored.
 	Password string
 }
 
-// lease is how long a node may take over one provider call.
+// lease is how long an operation belongs to this node for one provider call.
 func (p *Processor) lease() time.Duration { return p.config.Timeout + leaseSlack }
 
-// Process carries one request through the contract's eight steps, of which
-// access has done the first. An operation that failed or is in review is a
-// result, not an error: the error is for what never became an operation, and
-// for what only settling can still find out.
+// Process takes one request through the contract's processing order:
+//
+//  1. authenticate: done by package access, before
+//  2. idempotency: a known key returns its stored result
+//  3. validate the request, look up the price
+//  4. business checks
+//  5. balance check
+//  6. reserve: the first commit
+//  7. call the provider
+//  8. settle: the second commit
+//
+// An operation that failed or is in review is a result, not an error. An error means that there
+// is no operation, or that its outcome could not be saved and is left to review.
 func (p *Processor) Process(ctx context.Context, r Request) (Result, error) {
-	op, w, replay, err := p.reserve(ctx, r)
+	op, in, replay, err := p.reserve(ctx, r) // steps 2 to 6
 	if err != nil || replay {
 		return Result{Operation: op, Replayed: replay}, err
 	}
 
-	// From here on money has moved: a caller who hangs up changes nothing.
+	// The money is debited: from here on a caller who hangs up cancels nothing.
 	ctx = context.WithoutCancel(ctx)
 	if err := failpoint.Hit("P.before"); err != nil {
 		return Result{}, err
 	}
 	password := ""
-	if op.Kind == Activate && w.password == "" {
+	if op.Kind == Activate && in.password == "" {
 		password = newPassword()
-		w.password = password
+		in.password = password
 	}
 
-	// 7. Call the provider. Nothing is held or locked meanwhile.
-	settlement := p.ask(ctx, op, w)
+	// 7. Call the provider. No lock and no transaction is held meanwhile.
+	settlement := p.callProvider(ctx, op, in)
 	if err := failpoint.Hit("P.after"); err != nil {
 		return Result{}, err
 	}
 
-	// 8. Settle. Silence is not a refusal.
+	// 8. Settle as success, failed or needs_review.
 	done, err := p.settle(ctx, settlement)
 	if err == nil {
 		err = failpoint.Hit("S.after")
 	}
 	if err != nil {
-		// The store still has it as open. Repeating is answered with that,
-		// and review ends it.
+		// The operation is still open in the store: a retry gets REQUEST_IN_PROGRESS, and
+		// review settles it.
 		return Result{}, fmt.Errorf("settle %s: %w", op.ID, err)
 	}
 	switch done.State {
 	case Processing:
-		// Another node has taken it over and not finished. It will.
+		// Our lease expired and another node took the operation over; it is not settled yet.
 		return Result{}, requestInProgress()
 	case Failed:
 		password = ""
@@ -117,143 +124,149 @@ func (p *Processor) Process(ctx context.Context, r Request) (Result, error) {
 	return Result{Operation: done, Password: password}, nil
 }
 
-// reserve is the steps up to the reservation. They are taken again, from the
-// top, when something they rest on moved before the reservation was made.
-func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, w wish, replay bool, err error) {
-	id, doubts := newID(p.config.Now()), 0
-	patience := patience{length: p.lease()}
+// reserve takes steps 2 to 6. It starts again with a new snapshot if the one that it checked
+// was stale when the reservation was made.
+func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, in input, replay bool, err error) {
+	id, unknownCommits := newID(p.config.Now()), 0
+	retries := retryBudget{limit: p.lease()}
 	for range reserveAttempts {
-		// The shape needs no look at anything, so it is judged first, and
-		// answered in its turn.
-		var misshapen error
-		w, misshapen = validate(r)
+		// Validation reads nothing, so it runs first. Its error is returned in step 3 only:
+		// a known key has precedence.
+		var invalid error
+		in, invalid = validate(r)
 
-		// 2. Idempotency: a known key keeps its result, whatever has changed
-		// since. A known key with another body is refused before that body is
-		// judged.
-		facts, err := p.facts(ctx, r, w, misshapen == nil)
+		// 2. Idempotency. A known key returns its stored result, whatever has changed since.
+		// A known key with another body is refused before that body is validated.
+		snapshot, err := p.readSnapshot(ctx, r, in, invalid == nil)
 		var known Operation
-		if err == nil && facts.KnownID != "" {
+		if err == nil && snapshot.KnownID != "" {
 			var found bool
 			if known, found, err = p.store.OperationByKey(ctx, r.OperatorID, r.IdempotencyKey); err == nil && !found {
-				continue // it was there for a moment, and its server with it
+				continue // a failover lost it between the two reads
 			}
 		}
-		if err != nil && doubts > 0 && patience.pause() {
-			continue // a doubt is not left behind while it can be resolved
+		if err != nil && unknownCommits > 0 && retries.pause() {
+			continue // the outcome of our commit must be found out, if it can be
 		}
 		switch {
 		case err != nil:
-			return op, w, false, unavailable(fmt.Errorf("read the facts: %w", err))
-		case facts.KnownID == id:
-			// Our own reservation, whose commit nobody could vouch for. What was
-			// read may still vanish; a commit of our own on top of it may not.
-			return p.confirmReservation(ctx, known, w)
-		case facts.KnownID != "":
-			return known, w, true, p.judgeReplay(r, known)
-		case facts.Maintenance:
-			return op, w, false, inMaintenance()
+			return op, in, false, unavailable(fmt.Errorf("read snapshot: %w", err))
+		case snapshot.KnownID == id:
+			// Our own reservation, whose commit outcome was unknown. A failover may still lose
+			// what was read, but not what we commit on top of it.
+			return p.confirmReservation(ctx, known, in)
+		case snapshot.KnownID != "":
+			return known, in, true, p.checkReplay(r, known)
+		case snapshot.Maintenance:
+			return op, in, false, inMaintenance()
 		}
 
-		// 3 to 5. Shape, price, customer, balance. That the key is free and
-		// everything else were true at one moment, so no request is refused
-		// because of its own twin.
-		draft, again, err := p.consider(ctx, id, r, w, misshapen, facts)
+		// 3 to 5. The checks see the key as free and everything else in one snapshot, so
+		// that no request is refused because of a concurrent copy of itself.
+		draft, stale, err := p.prepare(ctx, id, r, in, invalid, snapshot)
 		if err != nil {
-			return op, w, false, err
+			return op, in, false, err
 		}
-		if again {
+		if stale {
 			continue
 		}
 
-		// 6. Reserve: all or nothing.
+		// 6. Reserve: debit the price and record the operation, or do nothing.
 		if err := failpoint.Hit("R.before"); err != nil {
-			return op, w, false, err
+			return op, in, false, err
 		}
 		op, err = p.store.Reserve(ctx, draft)
 		switch {
 		case err == nil && p.config.Now().Before(op.LeaseUntil):
-			return op, w, false, nil
+			return op, in, false, nil
 		case err == nil:
-			// The commit took longer than the lease, as one that waits for a
-			// standby may: somebody else may hold the operation already.
-			return p.confirmReservation(ctx, op, w)
-		case errors.Is(err, ErrMoved):
+			// The commit took longer than the lease, as one that waits for a standby may:
+			// another node may own the operation already.
+			return p.confirmReservation(ctx, op, in)
+		case errors.Is(err, ErrStale):
 			continue
-		case errors.Is(err, ErrAmbiguous) && doubts < ambiguousAttempts:
-			// Money may have moved: a caller who hangs up changes nothing.
+		case errors.Is(err, ErrCommitUnknown) && unknownCommits < commitUnknownAttempts:
+			// Money may have moved: a caller who hangs up cancels nothing.
 			ctx = context.WithoutCancel(ctx)
-			doubts++
+			unknownCommits++
 			continue
-		case doubts > 0 && errors.Is(err, ErrUnavailable) && patience.pause():
+		case unknownCommits > 0 && errors.Is(err, ErrUnavailable) && retries.pause():
 			continue
 		}
-		return op, w, false, unavailable(fmt.Errorf("reserve: %w", err))
+		return op, in, false, unavailable(fmt.Errorf("reserve: %w", err))
 	}
-	return op, w, false, unavailable(errors.New("the facts moved faster than the request could be judged"))
+	return op, in, false, unavailable(errAlwaysStale)
 }
 
-// facts reads what a request is judged on. Of one that is misshapen only the key and
-// maintenance mode count; it names no customer and no plan to look up.
-func (p *Processor) facts(ctx context.Context, r Request, w wish, shapely bool) (Snapshot, error) {
-	if !shapely {
+var errAlwaysStale = errors.New("every snapshot was stale before the request could be reserved")
+
+// readSnapshot reads what the checks need. For an invalid request that is only the key and
+// maintenance mode: it names no customer and no plan to look up.
+func (p *Processor) readSnapshot(ctx context.Context, r Request, in input, valid bool) (Snapshot, error) {
+	if !valid {
 		return p.store.Snapshot(ctx, SnapshotQuery{OperatorID: r.OperatorID, IdempotencyKey: r.IdempotencyKey, Kind: Renew, Provider: p.config.ProviderName})
 	}
 	now := p.config.Now()
 	return p.store.Snapshot(ctx, SnapshotQuery{
 		OperatorID: r.OperatorID, IdempotencyKey: r.IdempotencyKey, Kind: r.Kind,
-		SubscriberID: w.subscriberID, Mobile: w.mobile, PlanID: w.planID, Provider: p.config.ProviderName,
+		SubscriberID: in.subscriberID, Mobile: in.mobile, PlanID: in.planID, Provider: p.config.ProviderName,
 		Now: now, DuplicatesSince: now.Add(-duplicateWindow),
 	})
 }
 
-// consider takes a new request through everything that can refuse it, and drafts the
-// operation that it asks for. Where prices had to be verified first, the facts are to
-// be read again. What can be said of a request that only money or the provider stand
-// in the way of is in the draft, beside the refusal.
-func (p *Processor) consider(ctx context.Context, id string, r Request, w wish, misshapen error, facts Snapshot) (d Draft, again bool, err error) {
-	if misshapen != nil {
-		return d, false, misshapen
+// prepare takes steps 3 to 5 for a new key and returns the operation to reserve. If only the
+// balance or the breaker refuses, the draft comes beside the error, for Preview. stale means that
+// the snapshot must be read again; see Prices.
+func (p *Processor) prepare(ctx context.Context, id string, r Request, in input, invalid error, snapshot Snapshot) (d Draft, stale bool, err error) {
+	// 3. Validation error, or the price.
+	if invalid != nil {
+		return d, false, invalid
 	}
-	plan, again, err := p.prices.Price(ctx, facts.Offer)
-	if err != nil || again {
-		return d, again, err
+	plan, stale, err := p.prices.Price(ctx, snapshot.Offer)
+	if err != nil || stale {
+		return d, stale, err
 	}
-	// The time is taken once the facts are there, so that everything they show
-	// lies before it, however long the node slept over the reading.
+	// The time is taken after the snapshot, so that everything in it is in the past even if the
+	// node was suspended while reading.
 	now := p.config.Now()
-	if err := judgeCustomer(r.OperatorID, r.Kind, plan, facts, now); err != nil {
+
+	// 4. Business checks.
+	if err := checkCustomer(r.OperatorID, r.Kind, plan, snapshot, now); err != nil {
 		return d, false, err
 	}
-	if d, err = p.draft(id, r, w, plan, facts, now); err != nil {
+	if d, err = p.draft(id, r, in, plan, snapshot, now); err != nil {
 		return d, false, err
 	}
-	if err := judgeBalance(facts.Balance, plan.Price); err != nil {
+
+	// 5. Balance. Then the breaker, so that no money is held while the provider is down.
+	if err := checkBalance(snapshot.Balance, plan.Price); err != nil {
 		return d, false, err
 	}
 	return d, false, p.breaker.Allow()
 }
 
-func (p *Processor) confirmReservation(ctx context.Context, op Operation, w wish) (Operation, wish, bool, error) {
-	// Money has moved: a caller who hangs up changes nothing.
+// confirmReservation makes sure by a commit of its own that the operation exists and belongs to
+// this node.
+func (p *Processor) confirmReservation(ctx context.Context, op Operation, in input) (Operation, input, bool, error) {
+	// Money has moved: a caller who hangs up cancels nothing.
 	ctx = context.WithoutCancel(ctx)
-	var held bool
-	err := persist(p.lease(), func() (err error) {
-		held, err = p.store.ExtendLease(ctx, op.ID, op.Epoch, p.config.Now().Add(p.lease()))
+	var owned bool
+	err := retry(p.lease(), func() (err error) {
+		owned, err = p.store.ExtendLease(ctx, op.ID, op.Epoch, p.config.Now().Add(p.lease()))
 		return err
 	})
 	if err != nil {
-		return op, w, false, unavailable(fmt.Errorf("confirm the reservation of %s: %w", op.ID, err))
+		return op, in, false, unavailable(fmt.Errorf("confirm the reservation of %s: %w", op.ID, err))
 	}
-	if !held {
-		return op, w, false, requestInProgress()
+	if !owned {
+		return op, in, false, requestInProgress()
 	}
-	return op, w, false, nil
+	return op, in, false, nil
 }
 
-// judgeReplay tells a repetition from another request under the same key, and
-// one that is over from one that still runs.
-func (p *Processor) judgeReplay(r Request, known Operation) error {
+// checkReplay refuses another request under a known key, and a replay of an operation that is
+// still processing.
+func (p *Processor) checkReplay(r Request, known Operation) error {
 	same, err := p.config.Fingerprints.matches(r, known.Fingerprint)
 	switch {
 	case err != nil:
@@ -266,24 +279,25 @@ func (p *Processor) judgeReplay(r Request, known Operation) error {
 	return nil
 }
 
-// ask calls the provider, for a combo twice, and says what is to be settled.
-func (p *Processor) ask(ctx context.Context, op Operation, w wish) Settlement {
-	order := orderOf(op)
-	order.Email, order.Password = w.profile.Email, w.password
-	answer, call := p.apply(ctx, order)
+// callProvider sends the order of the main component and then that of the add-on, if any, and
+// returns the settlement that follows from the replies.
+func (p *Processor) callProvider(ctx context.Context, op Operation, in input) Settlement {
+	order := mainOrder(op)
+	order.Email, order.Password = in.profile.Email, in.password
+	reply, call := p.apply(ctx, order)
 	s := Settlement{
-		OperationID: op.ID, Held: &op, Epoch: op.Epoch, Node: p.config.Node, AddonState: op.AddonState,
-		ProviderTransaction: answer.Transaction, ProviderMessage: answer.Message, Calls: []ProviderCall{call},
+		OperationID: op.ID, LastRead: &op, Epoch: op.Epoch, Node: p.config.Node, AddonState: op.AddonState,
+		ProviderTransaction: reply.Transaction, ProviderMessage: reply.Message, Calls: []ProviderCall{call},
 	}
-	switch answer.Outcome {
+	switch reply.Outcome {
 	case Confirmed:
 		s.To, s.Why = Success, "the provider confirmed"
 		if op.Addon != "" {
-			p.askAddon(ctx, op, w, &s)
+			p.callAddon(ctx, op, in, &s)
 		}
 	case Rejected:
 		s.To, s.Reason, s.Why = Failed, ProviderRejected, "the provider rejected"
-		if answer.NotSent {
+		if reply.NotSent {
 			s.Reason, s.Why = ProviderUnreachable, "the request never left"
 		}
 		if s.ProviderMessage == "" {
@@ -302,17 +316,17 @@ func (p *Processor) ask(ctx context.Context, op Operation, w wish) Settlement {
 	return s
 }
 
-// askAddon asks for the second component, which nothing but itself can fail.
-func (p *Processor) askAddon(ctx context.Context, op Operation, w wish, s *Settlement) {
-	held, err := p.store.ExtendLease(ctx, op.ID, op.Epoch, p.config.Now().Add(p.lease()))
-	if err != nil || !held {
-		return // the add-on waits; whoever settles the operation follows it up
+// callAddon orders the add-on. Whatever comes of it, the operation stays a success.
+func (p *Processor) callAddon(ctx context.Context, op Operation, in input, s *Settlement) {
+	owned, err := p.store.ExtendLease(ctx, op.ID, op.Epoch, p.config.Now().Add(p.lease()))
+	if err != nil || !owned {
+		return // the Reviewer orders it later
 	}
-	order := addonOrderOf(op)
-	order.Email, order.Password = w.profile.Email, w.password
-	answer, call := p.apply(ctx, order)
+	order := addonOrder(op)
+	order.Email, order.Password = in.profile.Email, in.password
+	reply, call := p.apply(ctx, order)
 	s.Calls = append(s.Calls, call)
-	switch answer.Outcome {
+	switch reply.Outcome {
 	case Confirmed:
 		s.AddonState = AddonSuccess
 	case Rejected:
@@ -323,23 +337,23 @@ func (p *Processor) askAddon(ctx context.Context, op Operation, w wish, s *Settl
 }
 
 func (p *Processor) apply(ctx context.Context, order Order) (Reply, ProviderCall) {
-	answer, call := asked(p.config.Now, string(order.Kind), order, func() Reply { return p.provider.Apply(ctx, order) })
-	p.breaker.Record(answer)
-	return answer, call
+	reply, call := recordCall(p.config.Now, string(order.Kind), order, func() Reply { return p.provider.Apply(ctx, order) })
+	p.breaker.Record(reply)
+	return reply, call
 }
 
-// orderOf is what the provider is asked for the main component.
-func orderOf(op Operation) Order {
+// mainOrder is the order of the main component.
+func mainOrder(op Operation) Order {
 	return Order{
 		Reference: op.ID, Kind: op.Kind, SubscriberID: op.SubscriberID, Mobile: op.Mobile, Name: op.CustomerName,
 		Component: op.Main, Months: op.PlanMonths, StartDate: op.CycleStartsAt, ExpiresAt: op.ExpiryPlanned,
 	}
 }
 
-// addonOrderOf is what it is asked for the add-on, under a reference of its own:
-// another one after each definite rejection.
-func addonOrderOf(op Operation) Order {
-	order := orderOf(op)
+// addonOrder is the order of the add-on. It has its own reference, and a new one after each
+// definite rejection.
+func addonOrder(op Operation) Order {
+	order := mainOrder(op)
 	order.Reference, order.Component = op.ID+"-2", op.Addon
 	if op.AddonAttempt > 0 {
 		order.Reference += fmt.Sprintf(".%d", op.AddonAttempt)
@@ -347,11 +361,10 @@ func addonOrderOf(op Operation) Order {
 	return order
 }
 
-// settle writes the outcome. Somebody else may have settled meanwhile, if this
-// node slept through its lease: then what they decided stands, and where the
-// provider's word goes against it, the store has raised an exception.
+// settle saves the outcome. If this node's lease expired and another owner has settled, that
+// settlement stands; the store raises an exception if our reply contradicts it.
 func (p *Processor) settle(ctx context.Context, s Settlement) (Operation, error) {
-	return settleFor(ctx, p.store, s, p.lease())
+	return settleWithRetry(ctx, p.store, s, p.lease())
 }
 
 func requestInProgress() error {

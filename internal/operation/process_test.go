@@ -21,29 +21,29 @@ import (
 
 var noon = time.Date(2027, 3, 1, 12, 0, 0, 0, subscription.IST)
 
-// willing is a provider that confirms everything, and counts.
-type willing struct {
+// fakeProvider confirms every order, unless told otherwise, and counts them.
+type fakeProvider struct {
 	applied atomic.Int32
-	// during is what happens while an order is under way; status answers what is
-	// asked about one, in turn.
-	during func(operation.Order)
-	status []operation.Reply
-	asked  int
-	silent bool // it carries out nothing, and says nothing
-	reject bool // it carries out nothing, and says so
-	misfit bool // it answers about something else
-	void   *operation.Reply
-	voids  int
+	// during runs while an order is being carried out; status are the replies to Status, one
+	// after the other.
+	during   func(operation.Order)
+	status   []operation.Reply
+	asked    int
+	silent   bool // every order has an unknown outcome
+	reject   bool // every order is rejected
+	mismatch bool // every reply is about another order
+	void     *operation.Reply
+	voids    int
 }
 
-func (p *willing) Apply(_ context.Context, order operation.Order) operation.Reply {
+func (p *fakeProvider) Apply(_ context.Context, order operation.Order) operation.Reply {
 	if p.during != nil {
 		p.during(order)
 	}
 	if p.silent {
 		return operation.Reply{}
 	}
-	if p.misfit {
+	if p.mismatch {
 		return operation.Reply{Mismatch: true, Detail: "it is about CX-OTHER"}
 	}
 	if p.reject {
@@ -52,12 +52,12 @@ func (p *willing) Apply(_ context.Context, order operation.Order) operation.Repl
 	return operation.Reply{Outcome: operation.Confirmed, Transaction: fmt.Sprintf("P-%d", p.applied.Add(1))}
 }
 
-func (p *willing) Status(context.Context, operation.Order) operation.Reply {
+func (p *fakeProvider) Status(context.Context, operation.Order) operation.Reply {
 	p.asked++
 	return p.status[min(p.asked, len(p.status))-1]
 }
 
-func (p *willing) Void(context.Context, operation.Order) operation.Reply {
+func (p *fakeProvider) Void(context.Context, operation.Order) operation.Reply {
 	p.voids++
 	if p.void != nil {
 		return *p.void
@@ -65,137 +65,137 @@ func (p *willing) Void(context.Context, operation.Order) operation.Reply {
 	return operation.Reply{Outcome: operation.Rejected}
 }
 
-// troubled is a real store whose commits can be told to lose their answer, before
-// or after they took hold.
-type troubled struct {
+// faultyStore is a real store in which faults are injected: a commit outcome can be unknown,
+// before or after the commit took effect.
+type faultyStore struct {
 	*sqlite.DB
-	beforeFacts   func()
-	beforeReserve func()
-	reserve       []string // what befalls each call: lost, undone, or nothing
-	settle        []string
-	reserved, set int
-	away          int // how many calls from now on find nobody
-	unseen        int // how many looks from now on come before the commit
-	seen          operation.Snapshot
-	// late is how far the clock has gone on; committing is called when a
-	// reservation has taken hold.
+	beforeSnapshot func()
+	beforeReserve  func()
+	reserve        []string // the fault of each call: lost (committed), undone (not committed), or none
+	settle         []string
+	reserved, set  int
+	unavailable    int // how many of the next calls find no server
+	unseen         int // how many of the next snapshots are from before the commit
+	seen           operation.Snapshot
+	// late is how far the clock has advanced; committing is called after a reservation was
+	// committed.
 	late       time.Duration
 	committing func()
-	settled    func() // called when a settlement has taken hold
+	settled    func() // called after a settlement was committed
 }
 
 var (
-	errCut  = fmt.Errorf("%w: the connection was cut", operation.ErrAmbiguous)
-	errAway = fmt.Errorf("%w: nobody is there", operation.ErrUnavailable)
+	errCut         = fmt.Errorf("%w: the connection was cut", operation.ErrCommitUnknown)
+	errUnavailable = fmt.Errorf("%w: no server", operation.ErrUnavailable)
 )
 
-func (s *troubled) isAway() bool {
-	s.away--
-	return s.away >= 0
+func (s *faultyStore) isUnavailable() bool {
+	s.unavailable--
+	return s.unavailable >= 0
 }
 
-func (s *troubled) OperationByKey(ctx context.Context, operatorID int64, key string) (operation.Operation, bool, error) {
-	if s.isAway() {
-		return operation.Operation{}, false, errAway
+func (s *faultyStore) OperationByKey(ctx context.Context, operatorID int64, key string) (operation.Operation, bool, error) {
+	if s.isUnavailable() {
+		return operation.Operation{}, false, errUnavailable
 	}
 	return s.DB.OperationByKey(ctx, operatorID, key)
 }
 
-func (s *troubled) ExtendLease(ctx context.Context, id string, epoch int64, until time.Time) (bool, error) {
-	if s.isAway() {
-		return false, errAway
+func (s *faultyStore) ExtendLease(ctx context.Context, id string, epoch int64, until time.Time) (bool, error) {
+	if s.isUnavailable() {
+		return false, errUnavailable
 	}
 	return s.DB.ExtendLease(ctx, id, epoch, until)
 }
 
-func (s *troubled) Snapshot(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
-	if f := s.beforeFacts; f != nil {
-		s.beforeFacts = nil
+func (s *faultyStore) Snapshot(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
+	if f := s.beforeSnapshot; f != nil {
+		s.beforeSnapshot = nil
 		f()
 	}
-	if s.isAway() {
-		return operation.Snapshot{}, errAway
+	if s.isUnavailable() {
+		return operation.Snapshot{}, errUnavailable
 	}
 	if s.unseen--; s.unseen >= 0 {
 		return s.seen, nil
 	}
-	facts, err := s.DB.Snapshot(ctx, q)
-	s.seen = facts
-	return facts, err
+	snapshot, err := s.DB.Snapshot(ctx, q)
+	s.seen = snapshot
+	return snapshot, err
 }
 
-func (s *troubled) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
+func (s *faultyStore) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
 	if f := s.beforeReserve; f != nil {
 		s.beforeReserve = nil
 		f()
 	}
-	if s.isAway() {
-		return operation.Operation{}, errAway
+	if s.isUnavailable() {
+		return operation.Operation{}, errUnavailable
 	}
-	fate := next(s.reserve, &s.reserved)
-	if fate, s.away = thenAway(fate); fate == "undone" {
+	injected := next(s.reserve, &s.reserved)
+	if injected, s.unavailable = thenUnavailable(injected); injected == "undone" {
 		return operation.Operation{}, errCut
 	}
-	if fate == "lost, and done late" {
-		// The server is still at it when the key is looked up.
-		fate, s.unseen = "lost", 1
+	if injected == "lost, and done late" {
+		// The commit is still running when the key is looked up.
+		injected, s.unseen = "lost", 1
 	}
 	op, err := s.DB.Reserve(ctx, d)
 	if s.committing != nil {
 		s.committing()
 	}
-	if fate == "lost" && err == nil {
+	if injected == "lost" && err == nil {
 		return operation.Operation{}, errCut
 	}
 	return op, err
 }
 
-func (s *troubled) Settle(ctx context.Context, st operation.Settlement) (operation.Operation, bool, error) {
-	if s.isAway() {
-		return operation.Operation{}, false, errAway
+func (s *faultyStore) Settle(ctx context.Context, st operation.Settlement) (operation.Operation, bool, error) {
+	if s.isUnavailable() {
+		return operation.Operation{}, false, errUnavailable
 	}
-	fate := next(s.settle, &s.set)
-	if fate, s.away = thenAway(fate); fate == "undone" {
+	injected := next(s.settle, &s.set)
+	if injected, s.unavailable = thenUnavailable(injected); injected == "undone" {
 		return operation.Operation{}, false, errCut
 	}
 	op, did, err := s.DB.Settle(ctx, st)
 	if s.settled != nil {
 		s.settled()
 	}
-	if fate == "lost" && err == nil {
+	if injected == "lost" && err == nil {
 		return operation.Operation{}, false, errCut
 	}
 	return op, did, err
 }
 
-// thenAway reads a fate such as "lost, then away": the server that had the answer
+// thenUnavailable reads a injected such as "lost, then unavailable": the server that had the answer
 // is gone, and the next one takes a moment.
-func thenAway(fate string) (string, int) {
-	before, away := strings.CutSuffix(fate, ", then away")
-	if !away {
-		return fate, 0
+func thenUnavailable(fault string) (string, int) {
+	before, unavailable := strings.CutSuffix(fault, ", then unavailable")
+	if !unavailable {
+		return fault, 0
 	}
 	return before, 4
 }
 
-func next(fates []string, at *int) string {
+func next(faults []string, at *int) string {
 	*at++
-	if *at <= len(fates) {
-		return fates[*at-1]
+	if *at <= len(faults) {
+		return faults[*at-1]
 	}
 	return ""
 }
 
-// shop is a processor on a real store, with an operator who has money.
-type shop struct {
+// fixture is a processor on a real store, with an operator whose wallet holds 1000.
+type fixture struct {
 	*operation.Processor
-	store    *troubled
-	provider *willing
+	store    *faultyStore
+	provider *fakeProvider
 	operator int64
 	path     string // of the store
 }
 
-func newShop(t *testing.T) *shop {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	path := sqlitetest.NewFile(t)
 	db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
@@ -203,7 +203,7 @@ func newShop(t *testing.T) *shop {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	store, provider := &troubled{DB: db}, &willing{}
+	store, provider := &faultyStore{DB: db}, &fakeProvider{}
 	now := func() time.Time { return noon.Add(store.late) }
 	service := admin.NewService(db, nil, "test", now)
 	must := func(err error) {
@@ -217,12 +217,12 @@ func newShop(t *testing.T) *shop {
 	}))
 	_, err = service.SetPlan(t.Context(), subscription.Plan{ID: "P-1", Name: "Plan", Price: money.Paise(19900), Months: 1, Type: subscription.Standard, Main: "TV"})
 	must(err)
-	operator, err := service.CreateOperator(t.Context(), "shop", admin.OperatorChange{})
+	operator, err := service.CreateOperator(t.Context(), "operator", admin.OperatorChange{})
 	must(err)
 	_, _, err = service.TopUp(t.Context(), admin.TopUp{OperatorID: operator.ID, Amount: money.Paise(1000_00), Reference: "r"})
 	must(err)
 	prices := catalogue.New(db, nil, catalogue.Config{Now: now, Provider: "test", MaxAge: time.Hour})
-	return &shop{
+	return &fixture{
 		Processor: operation.NewProcessor(store, prices, provider, operation.NewBreaker(nil), operation.Config{
 			Now: now, Node: "node", ProviderName: "test", Timeout: time.Second, FirstCheck: time.Second, ActivationTerm: subscription.ThirtyDays,
 			Fingerprints: operation.Fingerprints{Keys: map[uint32][]byte{1: []byte("key")}, Current: 1},
@@ -231,14 +231,14 @@ func newShop(t *testing.T) *shop {
 	}
 }
 
-func (s *shop) request(kind operation.Kind, key string, fields map[string]string) operation.Request {
+func (s *fixture) request(kind operation.Kind, key string, fields map[string]string) operation.Request {
 	return operation.Request{
 		OperatorID: s.operator, Channel: operation.API, Actor: "api:key 1", IdempotencyKey: key, Kind: kind,
 		Fields: fields, Content: fmt.Append(nil, fields),
 	}
 }
 
-func (s *shop) balance(t *testing.T) string {
+func (s *fixture) balance(t *testing.T) string {
 	t.Helper()
 	wallet, err := s.store.Wallet(t.Context(), s.operator)
 	if err != nil {
@@ -247,12 +247,12 @@ func (s *shop) balance(t *testing.T) string {
 	return wallet.Balance.String() + " held " + wallet.Held.String()
 }
 
-// A twin of the request gets in before the facts are read, which then show what
-// the twin did, or after that and before the reservation, which then finds the key
-// taken. It is a replay all the same.
-func TestATwinThatGetsInBetweenIsAReplayNotARefusal(t *testing.T) {
-	s := newShop(t)
-	for i, when := range []*func(){&s.store.beforeFacts, &s.store.beforeReserve} {
+// The same request is processed concurrently: before the snapshot, which then shows the other's
+// operation, or between snapshot and reservation, which then finds the key taken. Both times the
+// result is a replay.
+func TestProcess_ConcurrentTwinIsReplayed(t *testing.T) {
+	s := newFixture(t)
+	for i, when := range []*func(){&s.store.beforeSnapshot, &s.store.beforeReserve} {
 		mobile := fmt.Sprintf("980000000%d", i)
 		activate := s.request(operation.Activate, "twin-activate-"+mobile, map[string]string{"full_name": "A", "mobile": mobile, "plan_id": "P-1"})
 		renew := s.request(operation.Renew, "twin-renew-"+mobile, map[string]string{"mobile": mobile, "plan_id": "P-1"})
@@ -275,7 +275,7 @@ func TestATwinThatGetsInBetweenIsAReplayNotARefusal(t *testing.T) {
 	}
 }
 
-// source is a provider's catalogue, before whose answer something else happens.
+// source is a provider's catalogue that runs before first.
 type source struct{ before func() }
 
 func (s source) Catalogue(context.Context) ([]catalogue.Component, error) {
@@ -283,10 +283,10 @@ func (s source) Catalogue(context.Context) ([]catalogue.Component, error) {
 	return []catalogue.Component{{Code: "TV", Name: "TV", Role: catalogue.Main}}, nil
 }
 
-// While prices are being verified the wallet gets money and the plan another price.
-// A balance from before that is not held against a price from after it.
-func TestPricesThatHadToBeVerifiedAreJudgedWithFactsOfTheSameMoment(t *testing.T) {
-	s := newShop(t)
+// While prices are being verified, the wallet is topped up and the plan's price changes. The old
+// balance must not be compared with the new price.
+func TestProcess_ReadsSnapshotAgainAfterPriceCheck(t *testing.T) {
+	s := newFixture(t)
 	s.store.late = 2 * time.Hour // the last comparison is too old
 	now := func() time.Time { return noon.Add(s.store.late) }
 	service := admin.NewService(s.store.DB, nil, "test", now)
@@ -315,9 +315,9 @@ func TestPricesThatHadToBeVerifiedAreJudgedWithFactsOfTheSameMoment(t *testing.T
 	}
 }
 
-// Commits that lose their answer, before or after they took hold: one charge,
-// one order, or an honest failure.
-func TestACommitThatLosesItsAnswerChargesOnce(t *testing.T) {
+// Unknown commit outcomes, before or after the commit took effect: one charge and one order, or an
+// error and none.
+func TestProcess_UnknownCommitChargesOnce(t *testing.T) {
 	rows := []struct {
 		name            string
 		reserve, settle []string
@@ -325,25 +325,25 @@ func TestACommitThatLosesItsAnswerChargesOnce(t *testing.T) {
 		balance         string
 		applied         int32
 	}{
-		{"reserve, after it took hold", []string{"lost"}, nil, fault.OK, "801.00 held 0.00", 1},
-		{"reserve, as it took hold", []string{"lost, and done late"}, nil, fault.OK, "801.00 held 0.00", 1},
-		{"reserve, before it took hold", []string{"undone"}, nil, fault.OK, "801.00 held 0.00", 1},
-		{"reserve, twice undone and then lost", []string{"undone", "undone", "lost"}, nil, fault.OK, "801.00 held 0.00", 1},
-		{"reserve, for good", []string{"undone", "undone", "undone", "undone"}, nil, fault.ServiceUnavailable, "1000.00 held 0.00", 0},
-		{"settle, after it took hold", nil, []string{"lost"}, fault.OK, "801.00 held 0.00", 1},
-		{"settle, before it took hold", nil, []string{"undone", "undone"}, fault.OK, "801.00 held 0.00", 1},
-		{"settle, for good", nil, []string{"undone", "undone", "undone"}, fault.InternalError, "801.00 held 199.00", 1},
-		{"both", []string{"lost"}, []string{"lost"}, fault.OK, "801.00 held 0.00", 1},
-		{"reserve, after it took hold, and the server with it", []string{"lost, then away"}, nil, fault.OK, "801.00 held 0.00", 1},
-		{"reserve, before it took hold, and the server with it", []string{"undone, then away"}, nil, fault.OK, "801.00 held 0.00", 1},
-		{"settle, after it took hold, and the server with it", nil, []string{"lost, then away"}, fault.OK, "801.00 held 0.00", 1},
-		{"settle, before it took hold, and the server with it", nil, []string{"undone, then away"}, fault.OK, "801.00 held 0.00", 1},
+		{"reserve, committed", []string{"lost"}, nil, fault.OK, "801.00 held 0.00", 1},
+		{"reserve, committed late", []string{"lost, and done late"}, nil, fault.OK, "801.00 held 0.00", 1},
+		{"reserve, not committed", []string{"undone"}, nil, fault.OK, "801.00 held 0.00", 1},
+		{"reserve, not committed twice, then committed", []string{"undone", "undone", "lost"}, nil, fault.OK, "801.00 held 0.00", 1},
+		{"reserve, never committed", []string{"undone", "undone", "undone", "undone"}, nil, fault.ServiceUnavailable, "1000.00 held 0.00", 0},
+		{"settle, committed", nil, []string{"lost"}, fault.OK, "801.00 held 0.00", 1},
+		{"settle, not committed", nil, []string{"undone", "undone"}, fault.OK, "801.00 held 0.00", 1},
+		{"settle, never committed", nil, []string{"undone", "undone", "undone"}, fault.InternalError, "801.00 held 199.00", 1},
+		{"reserve and settle, committed", []string{"lost"}, []string{"lost"}, fault.OK, "801.00 held 0.00", 1},
+		{"reserve, committed, failover", []string{"lost, then unavailable"}, nil, fault.OK, "801.00 held 0.00", 1},
+		{"reserve, not committed, failover", []string{"undone, then unavailable"}, nil, fault.OK, "801.00 held 0.00", 1},
+		{"settle, committed, failover", nil, []string{"lost, then unavailable"}, fault.OK, "801.00 held 0.00", 1},
+		{"settle, not committed, failover", nil, []string{"undone, then unavailable"}, fault.OK, "801.00 held 0.00", 1},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			s := newShop(t)
+			s := newFixture(t)
 			s.store.reserve, s.store.settle = row.reserve, row.settle
-			r := s.request(operation.Activate, "doubtful-key", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"})
+			r := s.request(operation.Activate, "unknown-commit-key", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"})
 			result, err := s.Process(t.Context(), r)
 			if fault.CodeOf(err) != row.want {
 				t.Errorf("answered %v; want %s", err, row.want)
@@ -370,19 +370,19 @@ func TestACommitThatLosesItsAnswerChargesOnce(t *testing.T) {
 	}
 }
 
-// A reservation whose commit takes longer than its lease may be somebody else's by
-// the time it is there: the provider is called only by who still has it.
-func TestAReservationThatOutlastsItsLeaseIsConfirmedFirst(t *testing.T) {
+// If the commit of a reservation takes longer than the lease, another node may own the operation
+// by then: the provider is called only by the owner.
+func TestProcess_SlowReserveIsConfirmedFirst(t *testing.T) {
 	for name, row := range map[string]struct {
 		taken   bool
 		want    fault.Code
 		applied int32
 	}{
-		"nobody took it":   {false, fault.OK, 1},
-		"another node did": {true, fault.RequestInProgress, 0},
+		"still owned":        {false, fault.OK, 1},
+		"claimed by another": {true, fault.RequestInProgress, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newShop(t)
+			s := newFixture(t)
 			s.store.committing = func() {
 				s.store.late = time.Minute
 				if !row.taken {
@@ -402,10 +402,10 @@ func TestAReservationThatOutlastsItsLeaseIsConfirmedFirst(t *testing.T) {
 	}
 }
 
-// Who hangs up while a reservation outlasts its lease changes nothing: the money
-// has moved, and the node that moved it still has the operation.
-func TestHangingUpOnASlowReservationDoesNotLeaveItBehind(t *testing.T) {
-	s := newShop(t)
+// A caller who hangs up while a reservation takes longer than its lease cancels nothing: the money
+// has moved, and the node still owns the operation.
+func TestProcess_HangUpDuringSlowReserve(t *testing.T) {
+	s := newFixture(t)
 	ctx, hangUp := context.WithCancel(t.Context())
 	s.store.committing = func() {
 		s.store.late = time.Minute
@@ -417,13 +417,13 @@ func TestHangingUpOnASlowReservationDoesNotLeaveItBehind(t *testing.T) {
 	}
 }
 
-// In doubt about its reservation, a request is carried through even if its
-// caller hangs up: the money may have moved.
-func TestInDoubtTheCallersHangingUpNoLongerCounts(t *testing.T) {
-	s := newShop(t)
+// After an unknown commit of the reservation the request is processed even if its caller hangs up:
+// the money may have moved.
+func TestProcess_HangUpAfterUnknownCommit(t *testing.T) {
+	s := newFixture(t)
 	ctx, hangUp := context.WithCancel(t.Context())
 	s.store.reserve = []string{"lost"}
-	s.store.beforeFacts = func() { defer hangUp() }
+	s.store.beforeSnapshot = func() { defer hangUp() }
 	r := s.request(operation.Activate, "hang-up-key", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"})
 	if _, err := s.Process(ctx, r); err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
@@ -433,26 +433,26 @@ func TestInDoubtTheCallersHangingUpNoLongerCounts(t *testing.T) {
 	}
 }
 
-// While a node sleeps over a call, another takes its operation over and settles
-// it. The sleeper wakes up with a success: nothing is settled twice, and where its
-// word goes against what was settled, a person is told.
-func TestASleeperSettlesNothingAndItsWordIsKept(t *testing.T) {
+// While a node waits for the provider, its lease expires and another node settles the operation.
+// Nothing is settled twice; if the first node's reply contradicts the settlement, an exception is
+// raised.
+func TestProcess_ExpiredLeaseSettlesNothing(t *testing.T) {
 	rows := []struct {
 		name   string
 		to     operation.State
-		as     string // the provider's number that the other node was given
-		reject bool   // what the sleeper is told
+		as     string // the transaction number of the other node's settlement
+		reject bool   // the reply to the first node
 		want   []operation.ExceptionKind
 	}{
-		{"settled alike", operation.Success, "P-1", false, nil},
-		{"settled under another number", operation.Success, "P-other", false, []operation.ExceptionKind{operation.DuplicateEffect}},
+		{"same outcome", operation.Success, "P-1", false, nil},
+		{"another transaction number", operation.Success, "P-other", false, []operation.ExceptionKind{operation.DuplicateEffect}},
 		{"refunded", operation.Failed, "", false, []operation.ExceptionKind{operation.LateSuccess}},
 		{"charged, and rejected", operation.Success, "P-1", true, []operation.ExceptionKind{operation.RejectedAfterSuccess}},
 		{"refunded, and rejected", operation.Failed, "", true, nil},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			s := newShop(t)
+			s := newFixture(t)
 			s.provider.reject = row.reject
 			s.provider.during = func(order operation.Order) {
 				later := noon.Add(time.Hour)
@@ -468,9 +468,9 @@ func TestASleeperSettlesNothingAndItsWordIsKept(t *testing.T) {
 					t.Fatalf("settled %v, %v", settled, err)
 				}
 			}
-			result, err := s.Process(t.Context(), s.request(operation.Activate, "sleepy-key", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"}))
+			result, err := s.Process(t.Context(), s.request(operation.Activate, "expired-lease-key", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"}))
 			if err != nil || result.State != row.to || result.Password != "" && row.to == operation.Failed {
-				t.Errorf("the sleeper answers %s, %v; want what the other decided", result.State, err)
+				t.Errorf("the first node returns %s, %v; want the other's settlement", result.State, err)
 			}
 			entries, err := s.store.Exceptions(t.Context(), false)
 			if err != nil {
@@ -491,10 +491,9 @@ func TestASleeperSettlesNothingAndItsWordIsKept(t *testing.T) {
 	}
 }
 
-// A provider that first does not know an operation and then does is believed when
-// it does; one that keeps not knowing is believed after the set time, and told
-// never to carry it out before the refund.
-func TestNotKnownIsBelievedOnlyAfterAWhile(t *testing.T) {
+// An operation that the provider does not know is refunded only after RefundAfter, and voided
+// before. If the provider knows it by then, that reply counts.
+func TestReviewer_NotFoundCountsAfterRefundAfter(t *testing.T) {
 	unknown := operation.Reply{NotFound: true}
 	for name, row := range map[string]struct {
 		answers []operation.Reply
@@ -506,16 +505,16 @@ func TestNotKnownIsBelievedOnlyAfterAWhile(t *testing.T) {
 		"silent, then rejected":       {[]operation.Reply{{}, {Outcome: operation.Rejected, Message: "No."}}, operation.Failed, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newShop(t)
+			s := newFixture(t)
 			s.provider.status, s.provider.silent = row.answers, true
-			result, err := s.Process(t.Context(), s.request(operation.Activate, "doubtful-key", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"}))
+			result, err := s.Process(t.Context(), s.request(operation.Activate, "unknown-commit-key", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"}))
 			if err != nil || result.State != operation.NeedsReview {
 				t.Fatalf("%s, %v; want it in review", result.State, err)
 			}
 			now, op := noon, result.Operation
 			reviewer := operation.NewReviewer(s.store, s.provider, operation.ReviewConfig{
 				Now: func() time.Time { return now }, Node: "node", Timeout: time.Second, FirstCheck: 10 * time.Second,
-				MaxInterval: 10 * time.Minute, RefundAfter: 2 * time.Minute, Problem: func(err error) { t.Error(err) },
+				MaxInterval: 10 * time.Minute, RefundAfter: 2 * time.Minute, OnError: func(err error) { t.Error(err) },
 			})
 			settledAt := time.Duration(0)
 			for settledAt == 0 && now.Sub(noon) < time.Hour {
@@ -535,17 +534,17 @@ func TestNotKnownIsBelievedOnlyAfterAWhile(t *testing.T) {
 				t.Errorf("settled as %s after %s and %d questions; want %s after %d", op.State, settledAt, s.provider.asked, row.want, row.checks)
 			}
 			if op.Reason == operation.NotConfirmed && settledAt < 2*time.Minute {
-				t.Errorf("believed after %s", settledAt)
+				t.Errorf("refunded after %s", settledAt)
 			}
 		})
 	}
 }
 
-// The store is gone as soon as the settlement has taken hold: the password that was
-// made up is given all the same, and the mismatch is in the store.
+// The store is closed right after the settlement's commit: the generated password is returned all
+// the same, and the mismatch is in the store.
 func TestProcess_MismatchDoesNotLoseThePassword(t *testing.T) {
-	s := newShop(t)
-	s.provider.misfit = true
+	s := newFixture(t)
+	s.provider.mismatch = true
 	s.store.settled = func() { _ = s.store.Close() }
 	result, err := s.Process(t.Context(), s.request(operation.Activate, "mismatch-key", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"}))
 	if err != nil || result.State != operation.NeedsReview || result.Password == "" {

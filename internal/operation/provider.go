@@ -5,34 +5,31 @@ import (
 	"time"
 )
 
-// Provider is the outside party that does what operators pay for.
+// Provider is the third party that delivers what operators pay for.
 //
-// There is no error to return: that nobody knows is an answer, too. Every call
-// names a reference, and a provider applies a reference at most once.
+// No method returns an error: an unknown outcome is a Reply. Every call names a reference, and a
+// provider carries out a reference at most once.
 type Provider interface {
-	// Apply asks for an order to be carried out, once, and never asks again by
-	// itself.
+	// Apply sends an order once. It never sends it again by itself.
 	Apply(ctx context.Context, order Order) Reply
 	// Status asks what became of a reference.
 	Status(ctx context.Context, order Order) Reply
-	// Void tells the provider never to carry out a reference. Confirmed then
-	// means that it had been carried out before, Rejected that it never was
-	// and never will be.
+	// Void tells the provider never to carry out a reference. Confirmed means that it was
+	// carried out before, Rejected that it was not and never will be.
 	Void(ctx context.Context, order Order) Reply
 }
 
-// Order is what the provider is asked to do.
+// Order is what the provider has to do for one component.
 type Order struct {
-	// Reference names this order alone: the main component's is the transaction
-	// id, the add-on's that with -2 behind it, or a higher number.
+	// Reference identifies the order: the transaction id for the main component; for the
+	// add-on the same with -2 appended, and with a number after rejections.
 	Reference    string
 	Kind         Kind
 	SubscriberID string
 	Mobile       string
 	Name         string
 	Email        string
-	// Password is the customer's app password, on activation only. It is kept
-	// nowhere.
+	// Password is the customer's app password, on activation only. It is never stored.
 	Password  string
 	Component string
 	Months    int
@@ -41,7 +38,7 @@ type Order struct {
 	ExpiresAt time.Time
 }
 
-// Outcome is what an answer comes to.
+// Outcome is the meaning of a reply.
 type Outcome int
 
 // Unknown comes first: code that forgets to decide must not refund.
@@ -61,7 +58,7 @@ func (v Outcome) String() string {
 	return "unknown"
 }
 
-// ParseOutcome reads what String has written.
+// ParseOutcome parses what String returns.
 func ParseOutcome(text string) Outcome {
 	switch text {
 	case "confirmed":
@@ -72,22 +69,21 @@ func ParseOutcome(text string) Outcome {
 	return Unknown
 }
 
-// Reply is what came back, judged strictly.
+// Reply is a provider's reply after strict checks.
 type Reply struct {
 	Outcome Outcome
-	// NotSent: not a byte of the request reached the provider, so that it
-	// cannot have done anything. The verdict is then Rejected.
+	// NotSent: no byte of the request reached the provider, so it cannot have done
+	// anything. The outcome is Rejected.
 	NotSent bool
-	// NotFound: the provider says, on Status, that it does not know the
-	// reference. The verdict is then Unknown: it may not know it yet.
+	// NotFound: the provider does not know the reference that Status asked for. The outcome
+	// is Unknown: it may receive the order yet.
 	NotFound bool
-	// Mismatch: what came back was about something else than was asked. The
-	// verdict is then Unknown.
+	// Mismatch: the reply is about another order. The outcome is Unknown.
 	Mismatch bool
-	// Transaction is the provider's own number, if it gave one.
+	// Transaction is the provider's transaction number, if it gave one.
 	Transaction string
-	// Message is the provider's word for people; Detail is ours, for staff. A
-	// rejection with a message is the provider's own no; one without is a void.
+	// Message is the provider's, for people; Detail is ours, for staff. A rejection with a
+	// message is the provider's decision; one without a message follows from a void.
 	Message string
 	Detail  string
 }

@@ -6,12 +6,11 @@ import (
 	"sync"
 )
 
-// How many follow-ups run at once on a node. A worker does nothing but wait for the
-// provider, so their number is what the provider's latency asks for: 64 at 200 ms are
-// some 300 answers a second. The store takes their results in shared commits. An
-// operator has a quarter of them, so that its unknown outcomes, each of which keeps
-// a worker until the timeout, leave the rest to others. Add-ons and late checks have
-// workers of their own, as they can wait and reviews hold money.
+// Limits of the follow-ups that run at once on a node. A worker mostly waits for the provider:
+// 64 workers at 200 ms make some 300 calls a second, and the store writes their results in shared
+// commits. One operator gets at most a quarter of the workers, because each of its unknown outcomes
+// occupies one until the timeout. Add-ons and late checks have their own workers: they can wait,
+// while reviews hold money.
 const (
 	reviewWorkers      = 64
 	reviewsPerOperator = reviewWorkers / 4
@@ -19,7 +18,7 @@ const (
 	othersPerOperator  = otherWorkers / 4
 )
 
-// queue is one kind of follow-up, with workers of its own.
+// queue is one kind of follow-up with its own workers.
 type queue struct {
 	workers, perOperator int
 	due                  func(Due) bool
@@ -28,11 +27,11 @@ type queue struct {
 
 	mu    sync.Mutex
 	busy  int
-	held  map[int64][]string // ids, by operator
+	held  map[int64][]string // ids of claimed operations, by operator
 	after int64              // the operator that was served last
 }
 
-// take claims as much as there are free workers, within each operator's bound.
+// take claims one operation for each free worker, within the limit of each operator.
 func (q *queue) take(ctx context.Context, c Claim) ([]Operation, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -51,9 +50,9 @@ func (q *queue) take(ctx context.Context, c Claim) ([]Operation, error) {
 	for _, op := range claimed {
 		q.busy++
 		q.held[op.OperatorID] = append(q.held[op.OperatorID], op.ID)
-		// Places are counted from behind the operator that was served last.
-		if place := uint64(op.OperatorID) - uint64(c.After) - 1; place >= last {
-			last, q.after = place, op.OperatorID
+		// Operators are served in turn, so distances count from the one served last.
+		if distance := uint64(op.OperatorID) - uint64(c.After) - 1; distance >= last {
+			last, q.after = distance, op.OperatorID
 		}
 	}
 	return claimed, nil

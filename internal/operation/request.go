@@ -10,41 +10,40 @@ import (
 	"time"
 )
 
-// Request is a wish to operate, before anything of it was judged but who sends
-// it.
+// Request is a request for an operation. Its sender is authenticated; nothing else was checked.
 type Request struct {
 	OperatorID int64
 	Channel    Channel
 	Actor      string
-	// IdempotencyKey belongs to the operator, for good.
+	// IdempotencyKey is unique per operator and never expires.
 	IdempotencyKey string
 	Kind           Kind
-	// Fields are the texts that were given, by the contract's names. NotText
-	// names known fields that were given as something else.
+	// Fields are the string fields of the body. NotText names known fields that are not
+	// strings.
 	Fields  map[string]string
 	NotText []string
-	// Content is the whole body in one canonical form, ignored fields
-	// included: two bodies are the same if their contents are.
+	// Content is the canonical form of the whole body, ignored fields included. Two bodies
+	// are the same if their contents are equal.
 	Content []byte
 }
 
-// Fingerprint tells one body from another without giving it away: bodies hold
-// passwords, and a plain hash would let anyone who reads the database try some.
+// Fingerprint is a keyed hash of a request. Bodies hold passwords, and a plain hash would let
+// anyone who reads the database try some.
 type Fingerprint struct {
 	KeyID uint32
 	Sum   []byte
 }
 
-// Fingerprints makes fingerprints, under keys that come from the master key.
+// Fingerprints computes fingerprints under keys that are derived from the master key.
 type Fingerprints struct {
-	// Keys has every key that was ever in use; Current is the one for new
+	// Keys has every key that was ever used; Current is the id of the one for new
 	// fingerprints.
 	Keys    map[uint32][]byte
 	Current uint32
 }
 
-// of makes the fingerprint of a request. The kind is part of it: renew and
-// advance-renew have the same bodies and different meanings.
+// of computes the fingerprint of a request. The kind is part of it, because renew and
+// advance-renew have the same bodies.
 func (f Fingerprints) of(r Request, keyID uint32) (Fingerprint, error) {
 	key, ok := f.Keys[keyID]
 	if !ok {
@@ -57,7 +56,7 @@ func (f Fingerprints) of(r Request, keyID uint32) (Fingerprint, error) {
 	return Fingerprint{KeyID: keyID, Sum: sum.Sum(nil)}, nil
 }
 
-// matches reports whether a request is the one that a fingerprint was made of.
+// matches reports whether a request has the given fingerprint.
 func (f Fingerprints) matches(r Request, known Fingerprint) (bool, error) {
 	made, err := f.of(r, known.KeyID)
 	if err != nil {
@@ -66,15 +65,15 @@ func (f Fingerprints) matches(r Request, known Fingerprint) (bool, error) {
 	return hmac.Equal(made.Sum, known.Sum), nil
 }
 
-// idAlphabet sorts like the numbers it stands for and has no look-alikes.
+// idAlphabet is Crockford's: it keeps the sort order and has no look-alikes.
 var idAlphabet = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
 
-// newID makes a transaction id: CX, the millisecond, and eighty random bits, so
-// that ids sort by time and cannot be guessed.
+// newID returns a transaction id: CX, the time in milliseconds and 80 random bits. Ids sort by
+// time and cannot be guessed.
 func newID(now time.Time) string {
 	var raw [16]byte
 	binary.BigEndian.PutUint64(raw[:8], uint64(now.UnixMilli())<<16)
-	// crypto/rand does not fail; it ends the program instead.
+	// crypto/rand never returns an error; it crashes the program instead.
 	_, _ = rand.Read(raw[6:])
 	return "CX" + idAlphabet.EncodeToString(raw[:])
 }
@@ -82,14 +81,14 @@ func newID(now time.Time) string {
 // passwordLetters has no look-alikes: no 0 and O, no 1, l and I.
 const passwordLetters = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 
-// newPassword makes a customer's app password of 12 characters.
+// newPassword generates a customer's app password of 12 characters.
 func newPassword() string {
 	password := make([]byte, 0, 12)
 	var random [1]byte
 	for len(password) < cap(password) {
 		_, _ = rand.Read(random[:])
-		// What is beyond the last whole round is thrown away: taking it
-		// modulo would make the first letters likelier.
+		// Bytes beyond the last multiple of the alphabet are dropped: modulo would make the
+		// first letters likelier.
 		if n := int(random[0]); n < 256/len(passwordLetters)*len(passwordLetters) {
 			password = append(password, passwordLetters[n%len(passwordLetters)])
 		}

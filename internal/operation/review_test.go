@@ -9,10 +9,9 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// The provider keeps saying that it does not know an operation. What it says when
-// it is told never to carry it out decides, and as long as it says nothing, the
-// money stays where it is.
-func TestTheVoidDecidesWhetherMoneyGoesBack(t *testing.T) {
+// The provider does not know an operation. Its reply to the void decides; without a reply the
+// money stays held.
+func TestReviewer_VoidDecidesRefund(t *testing.T) {
 	for name, row := range map[string]struct {
 		void    operation.Reply
 		want    operation.State
@@ -20,12 +19,12 @@ func TestTheVoidDecidesWhetherMoneyGoesBack(t *testing.T) {
 		balance string
 		person  bool
 	}{
-		"it never was and never will be": {operation.Reply{Outcome: operation.Rejected}, operation.Failed, operation.NotConfirmed, "1000.00 held 0.00", false},
-		"it had been carried out":        {operation.Reply{Outcome: operation.Confirmed, Transaction: "P-9"}, operation.Success, "", "801.00 held 0.00", false},
-		"no answer":                      {operation.Reply{}, operation.NeedsReview, "", "801.00 held 199.00", true},
+		"voided":             {operation.Reply{Outcome: operation.Rejected}, operation.Failed, operation.NotConfirmed, "1000.00 held 0.00", false},
+		"carried out before": {operation.Reply{Outcome: operation.Confirmed, Transaction: "P-9"}, operation.Success, "", "801.00 held 0.00", false},
+		"no answer":          {operation.Reply{}, operation.NeedsReview, "", "801.00 held 199.00", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newShop(t)
+			s := newFixture(t)
 			s.provider.silent, s.provider.status, s.provider.void = true, []operation.Reply{{NotFound: true}}, &row.void
 			result, err := s.Process(t.Context(), s.request(operation.Activate, "void-key", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"}))
 			if err != nil || result.State != operation.NeedsReview {
@@ -34,7 +33,7 @@ func TestTheVoidDecidesWhetherMoneyGoesBack(t *testing.T) {
 			now := noon
 			reviewer := operation.NewReviewer(s.store, s.provider, operation.ReviewConfig{
 				Now: func() time.Time { return now }, Node: "node", Timeout: time.Second, FirstCheck: 10 * time.Second,
-				MaxInterval: 10 * time.Minute, RefundAfter: 2 * time.Minute, Problem: func(err error) { t.Error(err) },
+				MaxInterval: 10 * time.Minute, RefundAfter: 2 * time.Minute, OnError: func(err error) { t.Error(err) },
 			})
 			op := result.Operation
 			for op.State.Open() && !op.NeedsPerson && now.Sub(noon) < time.Hour {
@@ -60,24 +59,24 @@ func TestTheVoidDecidesWhetherMoneyGoesBack(t *testing.T) {
 	}
 }
 
-// silence answers nothing, and counts what it is asked.
-type silence struct {
+// silentProvider replies with unknown outcomes, and counts the calls.
+type silentProvider struct {
 	status, apply, void int
-	// voids are what it says to voids, the last one for good.
+	// voids are the replies to Void, one after the other; the last one is repeated.
 	voids []operation.Reply
 }
 
-func (s *silence) Apply(context.Context, operation.Order) operation.Reply {
+func (s *silentProvider) Apply(context.Context, operation.Order) operation.Reply {
 	s.apply++
 	return operation.Reply{}
 }
 
-func (s *silence) Status(context.Context, operation.Order) operation.Reply {
+func (s *silentProvider) Status(context.Context, operation.Order) operation.Reply {
 	s.status++
 	return operation.Reply{}
 }
 
-func (s *silence) Void(context.Context, operation.Order) operation.Reply {
+func (s *silentProvider) Void(context.Context, operation.Order) operation.Reply {
 	s.void++
 	if len(s.voids) > 0 {
 		return s.voids[min(s.void, len(s.voids))-1]
@@ -85,13 +84,13 @@ func (s *silence) Void(context.Context, operation.Order) operation.Reply {
 	return operation.Reply{}
 }
 
-// follow runs a reviewer once a second for as long as it is told.
+// follow runs a reviewer once a second for the given length.
 func (f *reviewFixture) follow(provider operation.Provider, from time.Time, length time.Duration) {
 	f.Helper()
 	now := from
 	reviewer := operation.NewReviewer(f.db, provider, operation.ReviewConfig{
 		Now: func() time.Time { return now }, Node: "node-2", Timeout: time.Second, FirstCheck: 5 * time.Second,
-		MaxInterval: 10 * time.Minute, RefundAfter: 2 * time.Minute, Problem: func(err error) { f.Error(err) },
+		MaxInterval: 10 * time.Minute, RefundAfter: 2 * time.Minute, OnError: func(err error) { f.Error(err) },
 	})
 	for ; now.Before(from.Add(length)); now = now.Add(time.Second) {
 		_, err := reviewer.RunOnce(f.Context())
@@ -100,7 +99,7 @@ func (f *reviewFixture) follow(provider operation.Provider, from time.Time, leng
 }
 
 func TestReviewer_UnknownAddonBacksOffAndIsListed(t *testing.T) {
-	f, provider := newReviewFixture(t), &silence{}
+	f, provider := newReviewFixture(t), &silentProvider{}
 	op := f.missingAddons(f.operator("one"), 1)[0]
 	listed := func() bool {
 		missing, err := f.db.MissingAddons(t.Context())
@@ -132,7 +131,7 @@ func TestReviewer_UnknownAddonBacksOffAndIsListed(t *testing.T) {
 func TestReviewer_LateChecksAreRecordedAndBounded(t *testing.T) {
 	confirmed := operation.Reply{Outcome: operation.Confirmed, Transaction: "P-9"}
 	rejected := operation.Reply{Outcome: operation.Rejected}
-	misfit := operation.Reply{Mismatch: true, Detail: "it is about CX-OTHER"}
+	mismatch := operation.Reply{Mismatch: true, Detail: "it is about CX-OTHER"}
 	for _, row := range []struct {
 		name     string
 		reason   operation.Reason
@@ -144,10 +143,10 @@ func TestReviewer_LateChecksAreRecordedAndBounded(t *testing.T) {
 		{"never answered, voided before", operation.NotConfirmed, nil, "[unknown unknown unknown]", "[]"},
 		{"answered at last", operation.RejectedByReview, []operation.Reply{{}, rejected}, "[unknown rejected]", "[]"},
 		{"carried out", operation.NotConfirmed, []operation.Reply{confirmed}, "[confirmed]", "[LATE_SUCCESS]"},
-		{"answered about something else first", operation.RejectedByReview, []operation.Reply{misfit, confirmed}, "[unknown confirmed]", "[WRONG_ANSWER LATE_SUCCESS]"},
+		{"answered about something else first", operation.RejectedByReview, []operation.Reply{mismatch, confirmed}, "[unknown confirmed]", "[WRONG_ANSWER LATE_SUCCESS]"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			f, provider := newReviewFixture(t), &silence{voids: row.voids}
+			f, provider := newReviewFixture(t), &silentProvider{voids: row.voids}
 			op := f.reserve(f.operator("one"), 1, "")[0]
 			f.settle(op, operation.Settlement{To: operation.Failed, Reason: row.reason, NextCheckAt: noon})
 			f.follow(provider, noon, 2*time.Hour)

@@ -88,7 +88,7 @@ func (f *reviewFixture) reserve(operatorID int64, count int, addon string) []ope
 
 func (f *reviewFixture) settle(op operation.Operation, s operation.Settlement) {
 	f.Helper()
-	s.OperationID, s.Held, s.Epoch, s.At, s.Node = op.ID, &op, op.Epoch, noon, "node-1"
+	s.OperationID, s.LastRead, s.Epoch, s.At, s.Node = op.ID, &op, op.Epoch, noon, "node-1"
 	if _, settled, err := f.db.Settle(f.Context(), s); err != nil || !settled {
 		f.Fatalf("settled %v, %v", settled, err)
 	}
@@ -134,7 +134,7 @@ func (f *reviewFixture) review(provider operation.Provider, want int, release fu
 	f.Helper()
 	reviewer := operation.NewReviewer(watchedStore{f.db, f.settled}, provider, operation.ReviewConfig{
 		Now: func() time.Time { return noon.Add(time.Second) }, Node: "node-2", Timeout: 10 * time.Minute, FirstCheck: time.Minute,
-		MaxInterval: time.Hour, RefundAfter: time.Hour, Problem: func(err error) { f.Error(err) },
+		MaxInterval: time.Hour, RefundAfter: time.Hour, OnError: func(err error) { f.Error(err) },
 	})
 	ctx, stop := context.WithCancel(f.Context())
 	var running sync.WaitGroup
@@ -212,16 +212,16 @@ func TestReviewer_HangingQuestionsStopNoOthers(t *testing.T) {
 	}
 }
 
-// instant confirms everything at once.
-type instant struct{}
+// instantProvider confirms everything at once.
+type instantProvider struct{}
 
-func (instant) Apply(_ context.Context, order operation.Order) operation.Reply {
+func (instantProvider) Apply(_ context.Context, order operation.Order) operation.Reply {
 	return operation.Reply{Outcome: operation.Confirmed, Transaction: "P-" + order.Reference}
 }
-func (i instant) Status(ctx context.Context, order operation.Order) operation.Reply {
+func (i instantProvider) Status(ctx context.Context, order operation.Order) operation.Reply {
 	return i.Apply(ctx, order)
 }
-func (i instant) Void(ctx context.Context, order operation.Order) operation.Reply {
+func (i instantProvider) Void(ctx context.Context, order operation.Order) operation.Reply {
 	return i.Apply(ctx, order)
 }
 
@@ -254,7 +254,7 @@ func BenchmarkReviewer_Settle(b *testing.B) {
 	directly := float64(len(direct)) / time.Since(begun).Seconds()
 	b.ResetTimer()
 	begun = time.Now()
-	f.review(instant{}, len(reviewed), func() {})
+	f.review(instantProvider{}, len(reviewed), func() {})
 	rate := float64(len(reviewed)) / time.Since(begun).Seconds()
 	b.ReportMetric(rate, "settles/s")
 	b.ReportMetric(directly, "direct/s")

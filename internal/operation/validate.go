@@ -24,7 +24,7 @@ const (
 	fieldSubscriber     = "subscriber_id"
 )
 
-// KnownFields names what a kind of request may carry; anything else is ignored.
+// KnownFields lists the fields of a kind of request. Others are ignored.
 func KnownFields(kind Kind) []string {
 	if kind == Activate {
 		return []string{fieldName, fieldMobile, fieldPlan, fieldEmail, fieldPassword, fieldConnectionType, fieldAddress, fieldSubscriber}
@@ -32,8 +32,8 @@ func KnownFields(kind Kind) []string {
 	return []string{fieldSubscriber, fieldMobile, fieldPlan}
 }
 
-// wish is a request whose every field is well formed.
-type wish struct {
+// input is a request's valid fields.
+type input struct {
 	subscriberID string
 	mobile       string
 	planID       string
@@ -42,49 +42,47 @@ type wish struct {
 	profile      Profile
 }
 
-// validate reads a request's fields, or refuses with every field error at once.
-func validate(r Request) (wish, error) {
+// validate parses the fields, or returns one error that names every invalid field.
+func validate(r Request) (input, error) {
 	form := form{request: r, errors: map[string]string{}}
-	var w wish
-	w.planID = form.text(fieldPlan, 1, 100)
+	var in input
+	in.planID = form.text(fieldPlan, 1, 100)
 	if r.Kind == Activate {
-		w.name = form.text(fieldName, 1, 100)
-		w.mobile = form.digits(fieldMobile, 10, true)
-		w.subscriberID = form.digits(fieldSubscriber, 6, false)
-		w.password = form.password()
-		w.profile = Profile{
+		in.name = form.text(fieldName, 1, 100)
+		in.mobile = form.digits(fieldMobile, 10, true)
+		in.subscriberID = form.digits(fieldSubscriber, 6, false)
+		in.password = form.password()
+		in.profile = Profile{
 			Email:          form.email(),
 			Address:        form.lines(fieldAddress, 0, 500),
 			ConnectionType: form.text(fieldConnectionType, 0, 100),
 		}
-		if w.profile.ConnectionType == "" {
-			w.profile.ConnectionType = subscription.DefaultConnectionType
+		if in.profile.ConnectionType == "" {
+			in.profile.ConnectionType = subscription.DefaultConnectionType
 		}
 	} else {
-		// The mobile is looked at only where there is no id, not even for
-		// being well formed.
-		w.subscriberID = form.text(fieldSubscriber, 0, math.MaxInt)
-		if w.subscriberID == "" && form.errors[fieldSubscriber] == "" {
-			w.mobile = form.digits(fieldMobile, 10, false)
-			if w.mobile == "" && form.errors[fieldMobile] == "" {
+		// A mobile beside an id is ignored, and not even validated.
+		in.subscriberID = form.text(fieldSubscriber, 0, math.MaxInt)
+		if in.subscriberID == "" && form.errors[fieldSubscriber] == "" {
+			in.mobile = form.digits(fieldMobile, 10, false)
+			if in.mobile == "" && form.errors[fieldMobile] == "" {
 				form.errors[fieldSubscriber] = "Give a subscriber_id, or a mobile number."
 			}
 		}
 	}
 	if len(form.errors) > 0 {
-		return w, fault.New(fault.ValidationError, "Some fields are not valid; data.fields says which and why.").With("fields", form.errors)
+		return in, fault.New(fault.ValidationError, "Some fields are not valid; data.fields says which and why.").With("fields", form.errors)
 	}
-	return w, nil
+	return in, nil
 }
 
-// form reads fields and gathers what is wrong with them.
+// form parses fields and collects their errors.
 type form struct {
 	request Request
 	errors  map[string]string
 }
 
-// given returns a field's text, trimmed if asked; false if it is not a text that
-// can be kept, which check says.
+// given returns a field's trimmed text; false if it is not a string or check returns a problem.
 func (f *form) given(name string, trim, check func(string) string) (string, bool) {
 	if slices.Contains(f.request.NotText, name) {
 		f.errors[name] = "It has to be a text in quotes."
@@ -98,31 +96,31 @@ func (f *form) given(name string, trim, check func(string) string) (string, bool
 	return text, true
 }
 
-// text reads a field of so many characters, blanks around it cut off.
-func (f *form) text(name string, least, most int) string {
-	return f.sized(name, least, most, subscription.Unprintable)
+// text parses a field of minLen to maxLen characters without the spaces around it.
+func (f *form) text(name string, minLen, maxLen int) string {
+	return f.sized(name, minLen, maxLen, subscription.Unprintable)
 }
 
-// lines reads a field like text, and lets it have several lines.
-func (f *form) lines(name string, least, most int) string {
-	return f.sized(name, least, most, subscription.UnprintableLines)
+// lines is text for a field that may have several lines.
+func (f *form) lines(name string, minLen, maxLen int) string {
+	return f.sized(name, minLen, maxLen, subscription.UnprintableLines)
 }
 
-func (f *form) sized(name string, least, most int, check func(string) string) string {
+func (f *form) sized(name string, minLen, maxLen int, check func(string) string) string {
 	text, ok := f.given(name, strings.TrimSpace, check)
 	if !ok {
 		return ""
 	}
 	switch length := utf8.RuneCountInString(text); {
-	case length == 0 && least > 0:
+	case length == 0 && minLen > 0:
 		f.errors[name] = "It is required."
-	case length > most:
-		f.errors[name] = sprint("It has %d characters; at most %d are allowed.", length, most)
+	case length > maxLen:
+		f.errors[name] = sprint("It has %d characters; at most %d are allowed.", length, maxLen)
 	}
 	return text
 }
 
-// digits reads a field of exactly so many ASCII digits.
+// digits parses a field of exactly count ASCII digits.
 func (f *form) digits(name string, count int, required bool) string {
 	text, ok := f.given(name, strings.TrimSpace, subscription.Unprintable)
 	if !ok {
@@ -137,7 +135,7 @@ func (f *form) digits(name string, count int, required bool) string {
 	return text
 }
 
-// password is taken as it is: blanks belong to it.
+// password is not trimmed: spaces belong to it.
 func (f *form) password() string {
 	text, ok := f.given(fieldPassword, func(as string) string { return as }, subscription.Unprintable)
 	if ok && utf8.RuneCountInString(text) > 64 {
@@ -166,8 +164,8 @@ func isDigits(text string, count int) bool {
 	return true
 }
 
-// isEmail takes a bare address whose domain could be one on the Internet.
-// net/mail alone also takes display names, comments and domains of one word.
+// isEmail accepts a bare address with a possible Internet domain. net/mail also accepts display
+// names, comments and domains of one label.
 func isEmail(text string) bool {
 	parsed, err := mail.ParseAddress(text)
 	if err != nil || parsed.Address != text || strings.ContainsAny(text, "\" <>()") {

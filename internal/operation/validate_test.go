@@ -14,8 +14,8 @@ func fieldsOf(err error) map[string]string {
 	return fields
 }
 
-// Each row is one field at a boundary; everything else of the request is good.
-func TestEachFieldAtItsBoundaries(t *testing.T) {
+// Each row sets one field of an otherwise valid request.
+func TestValidate_FieldLimits(t *testing.T) {
 	good := map[Kind]map[string]string{
 		Activate: {"full_name": "Asha", "mobile": "9876543210", "plan_id": "BASIC-1"},
 		Renew:    {"subscriber_id": "100001", "plan_id": "BASIC-1"},
@@ -83,7 +83,7 @@ func TestEachFieldAtItsBoundaries(t *testing.T) {
 			fields[row.field] = row.value
 			_, err := validate(Request{Kind: kind, Fields: fields})
 			if row.good && err != nil {
-				t.Errorf("%s %s=%q: %v; want it taken", kind, row.field, row.value, fieldsOf(err))
+				t.Errorf("%s %s=%q: %v; want it accepted", kind, row.field, row.value, fieldsOf(err))
 			}
 			if !row.good && (fault.CodeOf(err) != fault.ValidationError || len(fieldsOf(err)) != 1 || fieldsOf(err)[row.field] == "") {
 				t.Errorf("%s %s=%q: %v %v; want an error on that field alone", kind, row.field, row.value, err, fieldsOf(err))
@@ -92,9 +92,8 @@ func TestEachFieldAtItsBoundaries(t *testing.T) {
 	}
 }
 
-// The contract's tables of request fields. What is not in them is ignored,
-// whatever its type; what is has to be a text.
-func TestTheKnownFieldsAreTheContracts(t *testing.T) {
+// The contract's tables of request fields. Other fields are ignored, whatever their type.
+func TestKnownFields_MatchContract(t *testing.T) {
 	renewal := []string{"mobile", "plan_id", "subscriber_id"}
 	for kind, want := range map[Kind][]string{
 		Activate: {"address", "connection_type", "email", "full_name", "mobile", "password", "plan_id", "subscriber_id"},
@@ -106,32 +105,32 @@ func TestTheKnownFieldsAreTheContracts(t *testing.T) {
 	}
 }
 
-func TestAllFieldErrorsAreToldAtOnce(t *testing.T) {
+func TestValidate_ReportsAllFieldErrors(t *testing.T) {
 	_, err := validate(Request{
 		Kind: Activate, NotText: []string{"full_name", "address"},
 		Fields: map[string]string{"mobile": "1", "email": "x", "subscriber_id": "x", "password": strings.Repeat("p", 65)},
 	})
 	got := slices.Sorted(maps.Keys(fieldsOf(err)))
 	if want := []string{"address", "email", "full_name", "mobile", "password", "plan_id", "subscriber_id"}; !slices.Equal(got, want) {
-		t.Errorf("told of %v; want %v", got, want)
+		t.Errorf("reported %v; want %v", got, want)
 	}
 }
 
-func TestARenewalsMobileIsLookedAtOnlyWithoutAnID(t *testing.T) {
+func TestValidate_RenewalIDOverMobile(t *testing.T) {
 	rows := []struct {
 		name    string
 		fields  map[string]string
 		notText []string
 		wrong   string
-		want    wish
+		want    input
 	}{
-		{"neither", map[string]string{"plan_id": "P"}, nil, "subscriber_id", wish{}},
-		{"both empty", map[string]string{"plan_id": "P", "subscriber_id": " ", "mobile": ""}, nil, "subscriber_id", wish{}},
-		{"mobile alone", map[string]string{"plan_id": "P", "mobile": "9876543210"}, nil, "", wish{planID: "P", mobile: "9876543210"}},
-		{"a bad mobile alone", map[string]string{"plan_id": "P", "mobile": "98"}, nil, "mobile", wish{}},
-		{"an id and a bad mobile", map[string]string{"plan_id": "P", "subscriber_id": "1", "mobile": "98"}, nil, "", wish{planID: "P", subscriberID: "1"}},
-		{"an id and a mobile that is no text", map[string]string{"plan_id": "P", "subscriber_id": "1"}, []string{"mobile"}, "", wish{planID: "P", subscriberID: "1"}},
-		{"an id that is no text", map[string]string{"plan_id": "P", "mobile": "9876543210"}, []string{"subscriber_id"}, "subscriber_id", wish{}},
+		{"neither", map[string]string{"plan_id": "P"}, nil, "subscriber_id", input{}},
+		{"both empty", map[string]string{"plan_id": "P", "subscriber_id": " ", "mobile": ""}, nil, "subscriber_id", input{}},
+		{"mobile alone", map[string]string{"plan_id": "P", "mobile": "9876543210"}, nil, "", input{planID: "P", mobile: "9876543210"}},
+		{"a bad mobile alone", map[string]string{"plan_id": "P", "mobile": "98"}, nil, "mobile", input{}},
+		{"an id and a bad mobile", map[string]string{"plan_id": "P", "subscriber_id": "1", "mobile": "98"}, nil, "", input{planID: "P", subscriberID: "1"}},
+		{"an id and a mobile that is no text", map[string]string{"plan_id": "P", "subscriber_id": "1"}, []string{"mobile"}, "", input{planID: "P", subscriberID: "1"}},
+		{"an id that is no text", map[string]string{"plan_id": "P", "mobile": "9876543210"}, []string{"subscriber_id"}, "subscriber_id", input{}},
 	}
 	for _, row := range rows {
 		got, err := validate(Request{Kind: Renew, Fields: row.fields, NotText: row.notText})
@@ -144,7 +143,7 @@ func TestARenewalsMobileIsLookedAtOnlyWithoutAnID(t *testing.T) {
 	}
 }
 
-func TestAnActivationsDefaultsAndPasswordAsItIs(t *testing.T) {
+func TestValidate_ActivationDefaults(t *testing.T) {
 	got, err := validate(Request{Kind: Activate, Fields: map[string]string{
 		"full_name": " Asha ", "mobile": "9876543210", "plan_id": " BASIC-1", "password": "  p ",
 	}})

@@ -36,7 +36,7 @@ func needsGit(t *testing.T) {
 	}
 }
 
-func TestEveryPatchIsInTheTableAndSaysWhatItIs(t *testing.T) {
+func TestPlants_TableMatchesFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.patch")
 	if err != nil {
 		t.Fatal(err)

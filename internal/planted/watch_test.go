@@ -6,7 +6,7 @@ import (
 )
 
 // A detector in trouble must not pass for one that has found something.
-func TestOnlyABrokenPromiseCounts(t *testing.T) {
+func TestComplaint_NeedsBrokenPromise(t *testing.T) {
 	tests := []struct {
 		name  string
 		watch func() func(string) (sighting, bool)

@@ -87,9 +87,9 @@ func (n *Node) exportHead(ctx context.Context) {
 // AuditKeys are what an audit verifies MACs with.
 func AuditKeys(vault *access.Vault) *audit.Keys {
 	return &audit.Keys{
-		Proofs:  vault.Proofs(),
-		Actions: vault.Derive(integrity.ActionsPurpose),
-		Digests: vault.Derive(integrity.DigestsPurpose),
+		CheckValues: vault.CheckValues(),
+		Actions:     vault.Derive(integrity.ActionsPurpose),
+		Digests:     vault.Derive(integrity.DigestsPurpose),
 	}
 }
 

@@ -190,7 +190,7 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 		heads:      metrics.Heads(),
 		AuditWatch: newAuditWatch(config, AuditKeys(vault), log, now, metrics),
 		Authorizer: access.NewAuthorizer(store, vault, access.AuthorizerConfig{
-			FailedAuthPerMinute: config.Limits.FailedAuthPerMinute, Throttling: throttlingTo(security),
+			FailedAuthPerMinute: config.Limits.FailedAuthPerMinute, OnThrottled: throttlingTo(security),
 		}),
 		Logins: login.New(store, vault, login.Config{
 			Now: now, Idle: config.Panel.Idle, Absolute: config.Panel.Absolute, StaffTOTP: config.Panel.StaffTOTP, Observe: loginsTo(security),
@@ -211,7 +211,7 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 			FirstCheck:  config.Review.FirstCheck,
 			MaxInterval: config.Review.MaxInterval,
 			RefundAfter: config.Review.RefundAfter,
-			Problem:     func(err error) { log.Warn("follow up operations", "error", err) },
+			OnError:     func(err error) { log.Warn("follow up operations", "error", err) },
 		}),
 		bulk: bulk.NewWorker(store, operations, bulk.WorkerConfig{
 			Now:     now,
@@ -275,7 +275,7 @@ func (n *Node) Listen() error {
 	}
 	n.metrics.CertificateExpires(n.certificate.expires)
 	n.reportExpiry(time.Now()) // Open has reported on the key
-	if err := n.Catalogue.Begin(context.Background()); err != nil {
+	if err := n.Catalogue.EnsureCompared(context.Background()); err != nil {
 		n.log.Warn("verify prices with the provider", "error", err)
 	}
 	api := httpapi.New(httpapi.Config{

@@ -143,7 +143,7 @@ func OpenVault(config Config, environ []string) (*access.Vault, error) {
 // UnlockStore makes sure that the store was sealed with this master key, and gives it
 // the keys that sign staff actions. Where those are not signed yet, it begins to.
 func UnlockStore(ctx context.Context, store Store, vault *access.Vault, now time.Time) (sealed int64, started bool, err error) {
-	if err := store.CheckMasterKeys(ctx, vault.Proofs(), now); err != nil {
+	if err := store.CheckMasterKeys(ctx, vault.CheckValues(), now); err != nil {
 		return 0, false, err
 	}
 	return store.UseIntegrityKeys(ctx, integrity.NewKeys(vault.PrimaryID(), vault.Derive), now)

@@ -126,7 +126,7 @@ func (n *node) start() error {
 	})
 	reviewer := operation.NewReviewer(gated, client, operation.ReviewConfig{
 		Now: n.now, Node: l.name(), Timeout: timeout, FirstCheck: firstCheck, MaxInterval: maxInterval, RefundAfter: refundAfter,
-		Problem: func(error) {},
+		OnError: func(error) {},
 	})
 	gate := access.NewAuthorizer(gated, vault, access.AuthorizerConfig{FailedAuthPerMinute: failedAuthLimit})
 	l.api = httpapi.New(httpapi.Config{

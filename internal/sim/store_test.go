@@ -68,14 +68,14 @@ func (s store) writes(ctx context.Context, what, about string, do func() error) 
 	case failUnavailable:
 		return fmt.Errorf("%w: %w", operation.ErrUnavailable, errInjected)
 	case failAmbiguous:
-		return fmt.Errorf("%w: %w", operation.ErrAmbiguous, errInjected)
+		return fmt.Errorf("%w: %w", operation.ErrCommitUnknown, errInjected)
 	case failPlain:
 		return errInjected
 	}
 	err := do()
 	switch s.env.gates.pass(who, "after "+what, s.process, true) {
 	case failUnavailable, failAmbiguous, failPlain:
-		return fmt.Errorf("%w: %w", operation.ErrAmbiguous, errInjected)
+		return fmt.Errorf("%w: %w", operation.ErrCommitUnknown, errInjected)
 	}
 	return err
 }

@@ -25,7 +25,7 @@ type IDs struct {
 	mu sync.Mutex
 	// digits is the least that a free id can have.
 	digits int
-	full   map[Stretch]bool
+	full   map[IDRange]bool
 	fulls  map[int]int // by their digits
 }
 
@@ -35,20 +35,20 @@ type IDRecords interface {
 	// FreeIn is an id of a stretch that nobody has, empty if there is none, and
 	// whether any is held by an activation that may still fail, both seen in the
 	// same moment.
-	FreeIn(s Stretch) (id string, unsettled bool, err error)
+	FreeIn(s IDRange) (id string, unsettled bool, err error)
 }
 
-// Stretch is a number of ids of the same length, one after the other.
-type Stretch struct{ Digits, First, Last int }
+// IDRange is a number of ids of the same length, one after the other.
+type IDRange struct{ Digits, First, Last int }
 
 // Bounds are the first and the last id.
-func (s Stretch) Bounds() (first, last string) {
+func (s IDRange) Bounds() (first, last string) {
 	return writtenID(s.First, s.Digits), writtenID(s.Last, s.Digits)
 }
 
 // NewIDs begins with ids of so many digits, of which it knows nothing.
 func NewIDs(digits int) *IDs {
-	return &IDs{digits: digits, full: map[Stretch]bool{}, fulls: map[int]int{}}
+	return &IDs{digits: digits, full: map[IDRange]bool{}, fulls: map[int]int{}}
 }
 
 // Digits is the length that a free id is looked for first: all shorter ones are
@@ -70,9 +70,9 @@ func (ids *IDs) Candidates(preferred string) iter.Seq[string] {
 	}
 }
 
-// Unguessed is an id for when all candidates are taken: any of six digits that is
+// Search is an id for when all candidates are taken: any of six digits that is
 // free, or else a random one of seven, and so on.
-func (ids *IDs) Unguessed(records IDRecords) (string, error) {
+func (ids *IDs) Search(records IDRecords) (string, error) {
 	for digits := ids.Digits(); ; digits++ {
 		if id, err := ids.search(records, digits); err != nil || id != "" {
 			return id, err
@@ -120,7 +120,7 @@ func (ids *IDs) search(records IDRecords, digits int) (string, error) {
 	return "", nil
 }
 
-func (ids *IDs) takenForGood(s Stretch) {
+func (ids *IDs) takenForGood(s IDRange) {
 	ids.mu.Lock()
 	defer ids.mu.Unlock()
 	if ids.full[s] {
@@ -133,7 +133,7 @@ func (ids *IDs) takenForGood(s Stretch) {
 	}
 }
 
-func (ids *IDs) isFull(s Stretch) bool {
+func (ids *IDs) isFull(s IDRange) bool {
 	ids.mu.Lock()
 	defer ids.mu.Unlock()
 	return ids.full[s]
@@ -159,9 +159,9 @@ func count(digits int) int {
 
 func stretches(digits int) int { return max(1, count(digits)/idStretch) }
 
-func stretch(digits, n int) Stretch {
+func stretch(digits, n int) IDRange {
 	size := min(idStretch, count(digits))
-	return Stretch{Digits: digits, First: n * size, Last: (n+1)*size - 1}
+	return IDRange{Digits: digits, First: n * size, Last: (n+1)*size - 1}
 }
 
 func writtenID(n, digits int) string { return fmt.Sprintf("%0*d", digits, n) }

@@ -22,7 +22,7 @@ func at(t testing.TB, text string) time.Time {
 }
 
 // The other tests write moments in IST; this one says what IST is.
-func TestAnIndianDayBeginsAtHalfPastSixInTheEveningOfUTC(t *testing.T) {
+func TestMidnight_IsIndian(t *testing.T) {
 	expired := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, row := range []struct {
 		now  time.Time
@@ -40,7 +40,7 @@ func TestAnIndianDayBeginsAtHalfPastSixInTheEveningOfUTC(t *testing.T) {
 	}
 }
 
-func TestActivationGivesThirtyDaysWhateverThePlanUnlessThePlansTermIsChosen(t *testing.T) {
+func TestActivatedUntil(t *testing.T) {
 	now := at(t, "2027-03-01 10:15:30")
 	rows := []struct {
 		name   string
@@ -59,7 +59,7 @@ func TestActivationGivesThirtyDaysWhateverThePlanUnlessThePlansTermIsChosen(t *t
 	}
 }
 
-func TestRenewalAddsToTheRunningExpiryOrToNow(t *testing.T) {
+func TestRenewedUntil(t *testing.T) {
 	rows := []struct {
 		name, expires, now string
 		months             int
@@ -79,7 +79,7 @@ func TestRenewalAddsToTheRunningExpiryOrToNow(t *testing.T) {
 	}
 }
 
-func TestAnAdvanceRenewalStartsTheDayAfterExpiryWithinTheCap(t *testing.T) {
+func TestAdvanceStart_DayAfterExpiryWithinLimit(t *testing.T) {
 	rows := []struct {
 		name, expires, now string
 		months             int
@@ -110,7 +110,7 @@ func TestAnAdvanceRenewalStartsTheDayAfterExpiryWithinTheCap(t *testing.T) {
 	}
 }
 
-func TestNoPurchaseEverShortensASubscription(t *testing.T) {
+func TestExpiry_NeverShortened(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.UnixMilli(rapid.Int64Range(1_700_000_000_000, 2_000_000_000_000).Draw(t, "now"))
 		expires := now.Add(time.Duration(rapid.Int64Range(-400, 400).Draw(t, "hours")) * time.Hour)
@@ -130,7 +130,7 @@ func TestNoPurchaseEverShortensASubscription(t *testing.T) {
 	})
 }
 
-func TestThePlanChangesWhenItsCycleStarts(t *testing.T) {
+func TestPlanAt_ChangesWithCycle(t *testing.T) {
 	cycles := []Cycle{
 		{PlanID: "BASIC-1", StartsAt: at(t, "2027-03-01 10:00")},
 		{PlanID: "FAMILY-1", StartsAt: at(t, "2027-04-01")},
@@ -184,7 +184,7 @@ func TestStatusAndDaysRemaining(t *testing.T) {
 	}
 }
 
-func TestCommissionIsThePriceTimesTheRateRoundedHalfUp(t *testing.T) {
+func TestCommission_RoundsHalfUp(t *testing.T) {
 	rows := []struct {
 		price string
 		bps   int
@@ -203,7 +203,7 @@ func TestCommissionIsThePriceTimesTheRateRoundedHalfUp(t *testing.T) {
 	}
 }
 
-func TestABalanceBelowTheThresholdIsLow(t *testing.T) {
+func TestWallet_Low(t *testing.T) {
 	wallet := Wallet{Balance: money.Paise(500_00), LowBelow: DefaultLowBalance}
 	if wallet.Low() {
 		t.Error("exactly the threshold is not low")

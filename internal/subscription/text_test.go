@@ -8,7 +8,7 @@ import (
 
 // Each row is a code point that has no place in a text, with its neighbours on
 // both sides of every boundary.
-func TestATextForPeopleHasNoControlsNoTurnsAndNoNoncharacters(t *testing.T) {
+func TestUnprintable(t *testing.T) {
 	const (
 		fine    = ""
 		control = "control character"

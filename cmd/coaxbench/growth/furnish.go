@@ -30,7 +30,7 @@ func (b *books) furnish(ctx context.Context, store staffStore, masterKey []byte,
 		return nil, err
 	}
 	opening := time.UnixMilli(b.base).Add(-24 * time.Hour).UTC()
-	if err := store.CheckMasterKeys(ctx, vault.Proofs(), opening); err != nil {
+	if err := store.CheckMasterKeys(ctx, vault.CheckValues(), opening); err != nil {
 		return nil, err
 	}
 	if _, _, err := store.UseIntegrityKeys(ctx, integrity.NewKeys(vault.PrimaryID(), vault.Derive), opening); err != nil {

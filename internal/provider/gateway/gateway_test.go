@@ -68,7 +68,7 @@ var order = operation.Order{
 	ExpiresAt: time.Date(2027, 5, 30, 13, 0, 0, 0, time.UTC),
 }
 
-func TestWhatIsNoProviderIsRefusedAtTheStart(t *testing.T) {
+func TestNew_ConfigErrors(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.pem")
 	if err := os.WriteFile(empty, []byte("no certificate"), 0o600); err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestWhatIsNoProviderIsRefusedAtTheStart(t *testing.T) {
 	}
 }
 
-func TestTheTransportDoesNothingOfItsOwnAccord(t *testing.T) {
+func TestTransport_NoAutomaticFeatures(t *testing.T) {
 	g := open(t, Config{URL: "https://provider.example"})
 	if g.transport.Proxy != nil || !g.transport.DisableCompression || g.transport.DisableKeepAlives ||
 		g.transport.TLSClientConfig.InsecureSkipVerify || g.transport.TLSClientConfig.MinVersion != 0x0303 ||
@@ -139,7 +139,7 @@ func record(t testing.TB, config Config, ask func(*Gateway)) seen {
 	return got
 }
 
-func TestWhatGoesOverTheWire(t *testing.T) {
+func TestGateway_Requests(t *testing.T) {
 	ctx := context.Background()
 	about := map[string]any{"reference": "CX1-2.3", "subscriber_id": "100234", "mobile": "9812345678", "component": "TV-FAMILY"}
 	ordered := with(about, map[string]any{"months": 3.0, "start_date": "2027-03-01", "expires_at": "2027-05-30T18:30:00+05:30"})
@@ -210,7 +210,7 @@ func with(a, b map[string]any) map[string]any {
 	return all
 }
 
-func TestAnOrderThatCannotBeNamedIsNotSent(t *testing.T) {
+func TestApply_InvalidOrderIsNotSent(t *testing.T) {
 	server := serving(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") })
 	g := open(t, Config{URL: server.URL})
 	for _, change := range []func(*operation.Order){
@@ -227,7 +227,7 @@ func TestAnOrderThatCannotBeNamedIsNotSent(t *testing.T) {
 	}
 }
 
-func TestCallsShareAConnection(t *testing.T) {
+func TestGateway_ReusesConnections(t *testing.T) {
 	var connections atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -251,7 +251,7 @@ func TestCallsShareAConnection(t *testing.T) {
 	}
 }
 
-func TestDatesAreIndian(t *testing.T) {
+func TestApply_DatesAreIndian(t *testing.T) {
 	late := order
 	late.StartDate = time.Date(2027, 3, 1, 0, 0, 0, 0, subscription.IST)
 	for _, start := range []time.Time{late.StartDate, late.StartDate.UTC(), order.StartDate} {

@@ -16,7 +16,7 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-func TestEveryCallIsObservedWithItsCause(t *testing.T) {
+func TestObserve_Cause(t *testing.T) {
 	tests := []struct {
 		name string
 		url  string
@@ -56,7 +56,7 @@ func httptestTLS(t testing.TB) *httptest.Server {
 	return server
 }
 
-func TestTimeoutIsItsOwnCause(t *testing.T) {
+func TestObserve_Timeout(t *testing.T) {
 	server := serving(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
@@ -68,7 +68,7 @@ func TestTimeoutIsItsOwnCause(t *testing.T) {
 	}
 }
 
-func TestSecretsHideThemselves(t *testing.T) {
+func TestToken_IsRedacted(t *testing.T) {
 	config := Config{URL: "https://provider.example", Timeout: time.Second, Token: "hunter2"}
 	var logged strings.Builder
 	slog.New(slog.NewJSONHandler(&logged, nil)).Info("x", "token", config.Token, "config", config)
@@ -83,7 +83,7 @@ func TestSecretsHideThemselves(t *testing.T) {
 	}
 }
 
-func TestAMessageIsMadeFitToKeep(t *testing.T) {
+func TestMessage_IsSanitized(t *testing.T) {
 	long := strings.Repeat("ठ", 600)
 	tests := []struct{ name, message, want string }{
 		{"as it is", "No such line: नहीं", "No such line: नहीं"},

@@ -10,7 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-func TestCatalogueIsTakenAsAWholeOrNotAtAll(t *testing.T) {
+func TestCatalogue_AllOrNothing(t *testing.T) {
 	good := answering(t, 200, `{"as_of":"today","components":[
 		{"code":"TV-BASIC","name":" Basic\ttelevision ","role":"main","since":2019},{"code":"OTT","name":"OTT","role":"addon"}]}`)
 	got, err := open(t, Config{URL: good.URL}).Catalogue(context.Background())
@@ -57,7 +57,7 @@ func TestCatalogueIsTakenAsAWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
-func TestProbeBelievesOnlyAnAnswer(t *testing.T) {
+func TestProbe_NeedsValidReply(t *testing.T) {
 	tests := []struct {
 		name string
 		code int
@@ -87,7 +87,7 @@ func TestProbeBelievesOnlyAnAnswer(t *testing.T) {
 
 // Review takes a rejection with a message for the provider's own no, and asks no
 // more. A void is none, however much is said beside it.
-func TestWhatIsSaidBesideAVoidIsNoRejection(t *testing.T) {
+func TestVoid_MessageIsNoRejection(t *testing.T) {
 	g := open(t, Config{URL: answering(t, 200, `{"reference":"`+order.Reference+`","status":"voided","message":"Cancelled."}`).URL})
 	for name, ask := range map[string]func(context.Context, operation.Order) operation.Reply{"status": g.Status, "void": g.Void} {
 		if got := ask(t.Context(), order); got.Outcome != operation.Rejected || got.Message != "" || got.Detail == "" {
@@ -96,7 +96,7 @@ func TestWhatIsSaidBesideAVoidIsNoRejection(t *testing.T) {
 	}
 }
 
-func TestQuestionsThatCostNothingEndWithTheirCaller(t *testing.T) {
+func TestCatalogueAndProbe_EndWithCaller(t *testing.T) {
 	arrived := make(chan struct{})
 	server := serving(t, func(_ http.ResponseWriter, r *http.Request) {
 		arrived <- struct{}{}

@@ -30,17 +30,17 @@ func TestReserve_RefusalKeepsBatch(t *testing.T) {
 	drafts[9].CustomerName = "what no server takes: \x00" // and what has not moved, but is wrong
 
 	got := s.reserveBatch(customers[0].renewal("ahead", 1), drafts)
-	if drafts[1].OperatorID != drafts[7].OperatorID || errors.Is(got[1].err, operation.ErrMoved) == errors.Is(got[7].err, operation.ErrMoved) {
+	if drafts[1].OperatorID != drafts[7].OperatorID || errors.Is(got[1].err, operation.ErrStale) == errors.Is(got[7].err, operation.ErrStale) {
 		t.Errorf("of two drafts with one key: %v and %v; want one of them moved", got[1].err, got[7].err)
 	}
 	for i, r := range got {
 		switch {
 		case i == 2, i == 5:
-			if !errors.Is(r.err, operation.ErrMoved) {
+			if !errors.Is(r.err, operation.ErrStale) {
 				t.Errorf("draft %d came to %v; want that it has moved", i, r.err)
 			}
 		case i == 9:
-			if r.err == nil || errors.Is(r.err, operation.ErrMoved) || errors.Is(r.err, operation.ErrAmbiguous) {
+			if r.err == nil || errors.Is(r.err, operation.ErrStale) || errors.Is(r.err, operation.ErrCommitUnknown) {
 				t.Errorf("what the server does not take came to %v", r.err)
 			}
 		case r.err != nil && i != 1 && i != 7:
@@ -74,7 +74,7 @@ func TestReserve_BatchNeverOverdraws(t *testing.T) {
 		switch r := got[i]; {
 		case r.err == nil && r.op.WalletBefore != money.Paise(30000):
 			t.Errorf("the wallet held %s before; want 300.00", r.op.WalletBefore)
-		case r.err != nil && !errors.Is(r.err, operation.ErrMoved):
+		case r.err != nil && !errors.Is(r.err, operation.ErrStale):
 			t.Errorf("the other came to %v", r.err)
 		}
 	}
@@ -151,7 +151,7 @@ func TestReserve_LostCommitReplyIsAmbiguous(t *testing.T) {
 	}
 	proxy.LoseCommit(1) // the one ahead gets its reply
 	for i, r := range s.reserveBatch(customers[0].renewal("ahead", 1), drafts) {
-		if !errors.Is(r.err, operation.ErrAmbiguous) {
+		if !errors.Is(r.err, operation.ErrCommitUnknown) {
 			t.Errorf("draft %d came to %v; want an unknown outcome", i, r.err)
 		}
 	}
@@ -169,7 +169,7 @@ func TestReserve_LostCommitReplyIsAmbiguous(t *testing.T) {
 			t.Fatalf("%s is %v there, %v", d.ID, found, err)
 		}
 		ops = append(ops, op)
-		if _, err := s.db.Reserve(t.Context(), d); !errors.Is(err, operation.ErrMoved) {
+		if _, err := s.db.Reserve(t.Context(), d); !errors.Is(err, operation.ErrStale) {
 			t.Errorf("%s once more: %v; want that it has moved", d.ID, err)
 		}
 	}
@@ -194,7 +194,7 @@ func TestReserve_LostCommitReplyIsAmbiguous(t *testing.T) {
 	first.Wait()
 	behind.Wait()
 	for i, op := range ops {
-		if !errors.Is(errs[i], operation.ErrAmbiguous) {
+		if !errors.Is(errs[i], operation.ErrCommitUnknown) {
 			t.Errorf("%s came to %v; want an unknown outcome", op.ID, errs[i])
 		}
 		again, did, err := s.db.Settle(t.Context(), confirmed(op))

@@ -259,7 +259,7 @@ func answer[Request, Result any](batch []*item[Request, Result], err error) {
 // causedByOneItem reports whether a batch may have failed because of one of its items. An
 // unknown outcome, an unavailable store or a timeout concerns them all.
 func causedByOneItem(err error) bool {
-	return err != nil && !errors.Is(err, operation.ErrAmbiguous) && !errors.Is(err, operation.ErrUnavailable) && !pgconn.Timeout(err)
+	return err != nil && !errors.Is(err, operation.ErrCommitUnknown) && !errors.Is(err, operation.ErrUnavailable) && !pgconn.Timeout(err)
 }
 
 // recovered runs a write and returns a panic as an error, so that it is rolled back.

@@ -77,12 +77,12 @@ func (c *connState) endCommit(err error) error {
 		return nil
 	case err == nil:
 		c.committing.Store(false)
-		return fmt.Errorf("%w: commit: the server warns: %s", operation.ErrAmbiguous, c.warning)
+		return fmt.Errorf("%w: commit: the server warns: %s", operation.ErrCommitUnknown, c.warning)
 	case neverSent(err), errors.Is(err, pgx.ErrTxCommitRollback), errors.As(err, &failure) && severity(failure) == "ERROR":
 		c.committing.Store(false)
 		return fmt.Errorf("commit: %w", err)
 	}
-	return fmt.Errorf("%w: commit: %w", operation.ErrAmbiguous, err)
+	return fmt.Errorf("%w: commit: %w", operation.ErrCommitUnknown, err)
 }
 
 // neverSent reports whether a COMMIT and its batch were certainly not sent: statements

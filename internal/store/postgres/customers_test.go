@@ -59,7 +59,7 @@ func (c customer) renewal(key string, version int64) operation.Draft {
 // confirmed is what is settled where the provider has done what it was asked.
 func confirmed(op operation.Operation) operation.Settlement {
 	return operation.Settlement{
-		OperationID: op.ID, Held: &op, Epoch: op.Epoch, To: operation.Success, At: noon.Add(time.Second), Node: "node-1",
+		OperationID: op.ID, LastRead: &op, Epoch: op.Epoch, To: operation.Success, At: noon.Add(time.Second), Node: "node-1",
 		Why: "the provider confirmed", ProviderTransaction: "P-" + op.ID,
 		Calls: []operation.ProviderCall{{
 			Reference: op.ID, What: "renew", Component: "TV", AskedAt: noon, AnsweredAt: noon,

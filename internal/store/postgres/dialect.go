@@ -103,7 +103,7 @@ func startChain(tx sqlstore.Tx, mac []byte) error {
 }
 
 func settleReview(t sqlstore.Tx, before operation.Operation, s operation.Settlement) (operation.Operation, error) {
-	if !s.Fits(before) {
+	if !s.AppliesTo(before) {
 		return before, fmt.Errorf("operation %s cannot be settled in its own epoch", before.ID)
 	}
 	rows, err := t.Query(definiteReplies, before.ID)
@@ -113,8 +113,8 @@ func settleReview(t sqlstore.Tx, before operation.Operation, s operation.Settlem
 	}
 	batch := &pgx.Batch{}
 	settle(batch, []settling{{s, before}})
-	op := s.After(before)
-	for _, e := range s.Contradictions(op, replies) {
+	op := s.Apply(before)
+	for _, e := range s.ReplyExceptions(op, replies) {
 		raiseException(batch, e)
 	}
 	if err := t.(*tx).send(batch); err != nil {

@@ -198,7 +198,7 @@ func (s *scene) walk(t *testing.T, changes ...string) (heard []explained) {
 	before := len(s.Log()) // what opening takes is not a request's
 	storetest.CallEveryMethod(t, db, s.on)
 	records := db.IDRecords(t.Context())
-	if _, _, err := records.FreeIn(subscription.Stretch{Digits: 6, Last: 999}); err != nil {
+	if _, _, err := records.FreeIn(subscription.IDRange{Digits: 6, Last: 999}); err != nil {
 		t.Error(err)
 	}
 	if _, err := records.IsTaken("000000"); err != nil {

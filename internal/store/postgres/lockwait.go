@@ -91,7 +91,7 @@ func lockTimedOut(err error) bool { return sqlState(err) == lockNotAvailable }
 // transient marks an error as operation.ErrUnavailable where the server has certainly
 // undone the write, or never got its COMMIT, and the same may work later.
 func transient(err error) error {
-	if err == nil || errors.Is(err, operation.ErrAmbiguous) || errors.Is(err, operation.ErrUnavailable) {
+	if err == nil || errors.Is(err, operation.ErrCommitUnknown) || errors.Is(err, operation.ErrUnavailable) {
 		return err
 	}
 	switch code := sqlState(err); {

@@ -216,7 +216,7 @@ func TestLockedRows_OtherOperatorsGoOn(t *testing.T) {
 			s.To, s.Reason, s.ProviderTransaction = operation.Failed, operation.ProviderRejected, ""
 		})},
 		{"operations, settling", lockOps, []any{ids(openOps)}, settling(openOps, func(*operation.Settlement) {})},
-		{"operations, settling as review does", lockOps, []any{ids(looked)}, settling(looked, func(s *operation.Settlement) { s.Held = nil })},
+		{"operations, settling as review does", lockOps, []any{ids(looked)}, settling(looked, func(s *operation.Settlement) { s.LastRead = nil })},
 		{"operations, extending leases", lockOps, []any{ids(leased)}, func(i int) error {
 			_, err := f.db.ExtendLease(t.Context(), leased[i].ID, leased[i].Epoch, noon.Add(time.Hour))
 			return err
@@ -291,7 +291,7 @@ func TestLockedWallet_UsesFewConnections(t *testing.T) {
 		t.Errorf("%d connections waited for one wallet; want one to four", most)
 	}
 	for i, err := range errs {
-		if !errors.Is(err, operation.ErrUnavailable) || sqlState(err) != lockNotAvailable || errors.Is(err, operation.ErrAmbiguous) {
+		if !errors.Is(err, operation.ErrUnavailable) || sqlState(err) != lockNotAvailable || errors.Is(err, operation.ErrCommitUnknown) {
 			t.Errorf("order %d: %v; want that the store is not available", i, err)
 		}
 	}

@@ -40,8 +40,8 @@ func TestStartMaintenance_WaitsForReservationsUnderWay(t *testing.T) {
 	}
 	exec(t, under, `COMMIT`)
 	ok(t, <-on)
-	if err := <-late; !errors.Is(err, operation.ErrMoved) {
-		t.Errorf("the late reservation: %v; want %v", err, operation.ErrMoved)
+	if err := <-late; !errors.Is(err, operation.ErrStale) {
+		t.Errorf("the late reservation: %v; want %v", err, operation.ErrStale)
 	}
 }
 

@@ -44,7 +44,7 @@ func batchLimit(limit int) int {
 func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
 	op, err := db.reservations.do(ctx, d)
 	if moved(err) {
-		return operation.Operation{}, operation.ErrMoved
+		return operation.Operation{}, operation.ErrStale
 	}
 	if err != nil {
 		return operation.Operation{}, fmt.Errorf("reserve: %w", err)

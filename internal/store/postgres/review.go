@@ -115,14 +115,14 @@ func claim(tx *tx, c operation.Claim, kind reviewKind) ([]operation.Operation, e
 	inHand := []string{}
 	for operatorID, ids := range c.Held {
 		inHand = append(inHand, ids...)
-		held, room = append(held, operatorID), append(room, int64(c.Room(operatorID)))
+		held, room = append(held, operatorID), append(room, int64(c.Capacity(operatorID)))
 	}
 	var claimed []operation.Operation
 	for _, part := range [][2]int64{{c.After, math.MaxInt64}, {0, c.After}} {
 		if len(claimed) == c.Limit || part[0] == part[1] {
 			break
 		}
-		rows, err := tx.Query(statement, c.Now.UnixMilli(), c.Limit-len(claimed), c.Node, c.Until.UnixMilli(), part[0], part[1], held, room, c.Room(0), inHand)
+		rows, err := tx.Query(statement, c.Now.UnixMilli(), c.Limit-len(claimed), c.Node, c.Until.UnixMilli(), part[0], part[1], held, room, c.Capacity(0), inHand)
 		some, err := sqlstore.Collect(rows, err, sqlstore.ReadOperation)
 		if err != nil {
 			return nil, fmt.Errorf("claim what is due: %w", err)
@@ -189,7 +189,7 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 			if err != nil {
 				return err
 			}
-			if e, contradicts := s.Contradicts(op); contradicts {
+			if e, contradicts := s.LateException(op); contradicts {
 				raiseException(calls, e)
 			}
 		}
@@ -202,7 +202,7 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 				return fmt.Errorf("look for a confirmation of the add-on of %s: %w", s.OperationID, err)
 			}
 			if confirmed {
-				raiseException(calls, operation.AddonBothWays(s.OperationID, s.At))
+				raiseException(calls, operation.AddonConfirmedAndRejected(s.OperationID, s.At))
 			}
 		}
 		writeCalls(calls, callsOf(s.OperationID, s.Node, s.Calls))
@@ -213,7 +213,7 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 // CloseLateCheck saves the result of telling the provider of a refund.
 func (db *DB) CloseLateCheck(ctx context.Context, c operation.LateCheck) error {
 	return db.do(ctx, func(tx *tx) error {
-		_, err := tx.Exec(`UPDATE operations SET next_check_at = $3 WHERE id = $1 AND `+unindexed+` = 'failed' AND checks = $2`, c.OperationID, c.Check, sqlstore.Millis(c.Again))
+		_, err := tx.Exec(`UPDATE operations SET next_check_at = $3 WHERE id = $1 AND `+unindexed+` = 'failed' AND checks = $2`, c.OperationID, c.Check, sqlstore.Millis(c.NextAt))
 		if err != nil {
 			return fmt.Errorf("close the late check of %s: %w", c.OperationID, err)
 		}

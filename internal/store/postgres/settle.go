@@ -41,8 +41,8 @@ func (db *DB) openSettlement(observe Observer) {
 // Otherwise, or if it has, the operation is locked and read first.
 func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Operation, bool, error) {
 	// An operation in review is read first, with the provider's replies in the meantime.
-	if s.Held != nil && s.Held.State == operation.Processing && s.Fits(*s.Held) {
-		op, err := db.settlements.do(ctx, settling{s, *s.Held})
+	if s.LastRead != nil && s.LastRead.State == operation.Processing && s.AppliesTo(*s.LastRead) {
+		op, err := db.settlements.do(ctx, settling{s, *s.LastRead})
 		if err == nil {
 			return op, true, nil
 		}
@@ -89,11 +89,11 @@ func (db *DB) settleLocked(ctx context.Context, s operation.Settlement) (operati
 			return err
 		}
 		writing := &pgx.Batch{}
-		if settled = s.Fits(op); settled {
+		if settled = s.AppliesTo(op); settled {
 			one := settling{s, op}
 			settle(writing, []settling{one})
-			op = s.After(op)
-			for _, e := range s.Contradictions(op, replies) {
+			op = s.Apply(op)
+			for _, e := range s.ReplyExceptions(op, replies) {
 				raiseException(writing, e)
 			}
 		} else {
@@ -126,10 +126,10 @@ func readReply(row sqlstore.Row) (a operation.Reply, err error) {
 // saveCalls saves the provider calls of a settlement that came too late: another node has
 // settled the operation, or holds it now.
 func saveCalls(batch *pgx.Batch, op operation.Operation, s operation.Settlement) {
-	if s.Repeats(op) {
+	if s.AlreadyApplied(op) {
 		return // they were saved the first time
 	}
-	for _, e := range s.Contradicts(op) {
+	for _, e := range s.LateExceptions(op) {
 		raiseException(batch, e)
 	}
 	writeCalls(batch, callsOf(s.OperationID, s.Node, s.Calls))

@@ -51,7 +51,7 @@ func TestSettle_ReturnsStoredOperation(t *testing.T) {
 					s := confirmed(op)
 					change(&s)
 					if !held {
-						s.Held = nil
+						s.LastRead = nil
 					}
 					got, did, err := db.Settle(t.Context(), s)
 					if err != nil || !did {
@@ -97,7 +97,7 @@ func TestSettle_StaleEpochKeepsBatch(t *testing.T) {
 	const lost = 4
 	taken, refunding := ops[lost], confirmed(ops[lost])
 	exec(t, s.watch, `UPDATE operations SET epoch = 2 WHERE id = $1`, taken.ID)
-	refunding.Held, refunding.Epoch, refunding.To, refunding.Reason, refunding.Calls = nil, 2, operation.Failed, operation.NotConfirmed, nil
+	refunding.LastRead, refunding.Epoch, refunding.To, refunding.Reason, refunding.Calls = nil, 2, operation.Failed, operation.NotConfirmed, nil
 	if _, did, err := s.db.Settle(t.Context(), refunding); err != nil || !did {
 		t.Fatalf("settled %v, %v", did, err)
 	}

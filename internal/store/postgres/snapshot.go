@@ -187,7 +187,7 @@ func (db *DB) readActivation(ctx context.Context, q operation.SnapshotQuery) (op
 	case free.Valid:
 		snapshot.FreeID = free.String
 	default:
-		snapshot.FreeID, err = db.ids.Unguessed(idRecords{db.read(ctx)})
+		snapshot.FreeID, err = db.ids.Search(idRecords{db.read(ctx)})
 	}
 	return snapshot, err
 }

@@ -132,7 +132,7 @@ func TestCommit_BrokenConnectionIsNotCancelled(t *testing.T) {
 			go func() { written <- write(p.DB, t.Context(), "meanwhile") }()
 			p.waits("0 seconds")
 			p.proxy.CutAll()
-			if err := <-written; !errors.Is(err, operation.ErrAmbiguous) {
+			if err := <-written; !errors.Is(err, operation.ErrCommitUnknown) {
 				t.Errorf("the COMMIT has come to %v; want it to be unknown", err)
 			}
 			p.waits("2 seconds")
@@ -162,7 +162,7 @@ func TestCommit_CancelledWaitIsAmbiguous(t *testing.T) {
 			go func() { written <- write(p.DB, t.Context(), "meanwhile") }()
 			p.waits("0 seconds")
 			p.primary.Exec(t, "postgres", `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
-			if err := <-written; !errors.Is(err, operation.ErrAmbiguous) {
+			if err := <-written; !errors.Is(err, operation.ErrCommitUnknown) {
 				t.Errorf("the COMMIT has come to %v; want it to be unknown", err)
 			}
 			p.standby.Thaw()

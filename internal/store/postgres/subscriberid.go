@@ -18,7 +18,7 @@ func (r idRecords) IsTaken(id string) (taken bool, err error) {
 // FreeIn is one statement, and so one snapshot. It counts before it searches, which is
 // much faster if none is free. The subquery with its LIMIT keeps the server from reading
 // all subscribers to compare them with a thousand.
-func (r idRecords) FreeIn(s subscription.Stretch) (id string, unsettled bool, err error) {
+func (r idRecords) FreeIn(s subscription.IDRange) (id string, unsettled bool, err error) {
 	first, last := s.Bounds()
 	var free sql.NullString
 	err = r.QueryRow(`

@@ -52,7 +52,7 @@ func (db *DB) repeat(ctx context.Context, try func(*pgxpool.Conn) error) error {
 		err = try(conn)
 		lost := err != nil && db.lost(conn, err)
 		conn.Release()
-		if err == nil || errors.Is(err, operation.ErrAmbiguous) || !lost && !undone(err) {
+		if err == nil || errors.Is(err, operation.ErrCommitUnknown) || !lost && !undone(err) {
 			return err
 		}
 		if tries == maxTries {

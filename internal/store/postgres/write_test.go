@@ -77,7 +77,7 @@ func TestWrite_FailsAfterMaxTries(t *testing.T) {
 	draft := activation(t, db, record.Operator.ID, "key-1")
 	undo(t, conn, "operations", deadlockDetected, 1_000)
 	_, err := db.Reserve(t.Context(), draft)
-	if sqlState(err) != deadlockDetected || errors.Is(err, operation.ErrAmbiguous) || errors.Is(err, operation.ErrMoved) {
+	if sqlState(err) != deadlockDetected || errors.Is(err, operation.ErrCommitUnknown) || errors.Is(err, operation.ErrStale) {
 		t.Errorf("reserving came to %v; want what the server said", err)
 	}
 	if got := count(t, conn, `SELECT nextval('undone')::int - 1`); got != maxTries {

@@ -29,7 +29,7 @@ func TestReserve_RefusedOnFullDisk(t *testing.T) {
 	}
 
 	db.free = func() (int64, error) { return minFreeSpace, nil }
-	if _, err := db.Reserve(t.Context(), operation.Draft{}); !errors.Is(err, operation.ErrMoved) {
+	if _, err := db.Reserve(t.Context(), operation.Draft{}); !errors.Is(err, operation.ErrStale) {
 		t.Errorf("a reservation of no plan, with space: %v; want it checked", err)
 	}
 	if err := db.Ready(t.Context()); err != nil {

@@ -131,7 +131,7 @@ func heard(t *testing.T) (path string, statements []string) {
 	db := open(t, path)
 	defer db.Close()
 	storetest.CallEveryMethod(t, db, on)
-	if _, _, err := db.IDRecords(t.Context()).FreeIn(subscription.Stretch{Digits: 6, Last: 999}); err != nil {
+	if _, _, err := db.IDRecords(t.Context()).FreeIn(subscription.IDRange{Digits: 6, Last: 999}); err != nil {
 		t.Fatal(err)
 	}
 	return path, db.Statements()

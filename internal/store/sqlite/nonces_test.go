@@ -189,7 +189,7 @@ func TestNonces_UnknownCommitIsReadFromFile(t *testing.T) {
 				_, err := tx.nonces.burn(tx, carrying("doubtful", "req-first"))
 				return err
 			})
-			if !errors.Is(err, operation.ErrAmbiguous) {
+			if !errors.Is(err, operation.ErrCommitUnknown) {
 				t.Fatalf("%v; want it to be doubtful", err)
 			}
 			if fresh := burn(t, db, carrying("doubtful", "req-second")); fresh == happened {

@@ -53,7 +53,7 @@ func guardPlan(tx *tx, op operation.Operation) error {
 	var one int
 	err := tx.QueryRow(`SELECT 1 FROM plans WHERE id = ?1 AND version = ?2 AND retired = 0 AND NOT EXISTS (SELECT 1 FROM maintenance WHERE one = 1)`, op.PlanID, op.PlanVersion).Scan(&one)
 	if errors.Is(err, sql.ErrNoRows) {
-		return operation.ErrMoved
+		return operation.ErrStale
 	}
 	if err != nil {
 		return fmt.Errorf("guard the plan: %w", err)
@@ -71,7 +71,7 @@ func claimCustomer(tx *tx, d operation.Draft) error {
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`,
 			d.SubscriberID, d.OperatorID, d.Mobile, d.CustomerName, d.Profile.Email, d.Profile.Address, d.Profile.ConnectionType, d.CreatedAt.UnixMilli())
 		if violates(err) {
-			return operation.ErrMoved
+			return operation.ErrStale
 		}
 		if err != nil {
 			return fmt.Errorf("add the subscriber: %w", err)
@@ -85,7 +85,7 @@ func claimCustomer(tx *tx, d operation.Draft) error {
 	err := tx.QueryRow(`SELECT 1 FROM subscribers WHERE id = ?1 AND operator_id = ?2 AND version = ?3`,
 		d.SubscriberID, d.OperatorID, d.SubscriberVersion).Scan(&one)
 	if errors.Is(err, sql.ErrNoRows) {
-		return operation.ErrMoved
+		return operation.ErrStale
 	}
 	if err != nil {
 		return fmt.Errorf("claim the subscriber: %w", err)
@@ -101,7 +101,7 @@ func debit(tx *tx, op *operation.Operation) (seq, after int64, err error) {
 		UPDATE wallets SET balance_paise = balance_paise - ?2, entries = entries + 1
 		 WHERE operator_id = ?1 AND balance_paise >= ?2`, op.OperatorID, op.Amount.Paise())
 	if err == nil && debited == 0 {
-		return 0, 0, operation.ErrMoved
+		return 0, 0, operation.ErrStale
 	}
 	if err == nil {
 		err = tx.QueryRow(`
@@ -128,7 +128,7 @@ func insertOperation(tx *tx, op operation.Operation) error {
 		op.Amount.Paise(), op.CommissionBPS, op.WalletBefore.Paise(), sqlstore.Millis(op.ExpiryPrevious), op.ExpiryPlanned.UnixMilli(), op.CycleStartsAt.UnixMilli(),
 		op.Epoch, op.Node, sqlstore.Millis(op.LeaseUntil), sqlstore.NullString(string(op.AddonState)), op.Provider, op.CreatedAt.UnixMilli())
 	if violates(err) {
-		return operation.ErrMoved // the key is taken, or another operation is open
+		return operation.ErrStale // the key is taken, or another operation is open
 	}
 	if err != nil {
 		return fmt.Errorf("record the operation: %w", err)

@@ -144,7 +144,7 @@ func dueByOperator(tx *tx, c operation.Claim, kind reviewKind) (ids []string, er
 			return nil, err
 		}
 		for _, operatorID := range due {
-			held, space := c.Held[operatorID], min(c.Room(operatorID), c.Limit-len(ids))
+			held, space := c.Held[operatorID], min(c.Capacity(operatorID), c.Limit-len(ids))
 			if space == 0 {
 				continue
 			}
@@ -216,7 +216,7 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 			if err != nil {
 				return err
 			}
-			if e, contradicts := s.Contradicts(op); contradicts {
+			if e, contradicts := s.LateException(op); contradicts {
 				if err := raiseException(tx, e); err != nil {
 					return err
 				}
@@ -231,7 +231,7 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 				return fmt.Errorf("look for a confirmation of the add-on of %s: %w", s.OperationID, err)
 			}
 			if confirmed {
-				if err := raiseException(tx, operation.AddonBothWays(s.OperationID, s.At)); err != nil {
+				if err := raiseException(tx, operation.AddonConfirmedAndRejected(s.OperationID, s.At)); err != nil {
 					return err
 				}
 			}
@@ -243,7 +243,7 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 // CloseLateCheck saves the result of telling the provider of a refund.
 func (db *DB) CloseLateCheck(ctx context.Context, c operation.LateCheck) error {
 	return db.writer.do(ctx, func(tx *tx) error {
-		_, err := tx.Exec(`UPDATE operations SET next_check_at = ?3 WHERE id = ?1 AND status = 'failed' AND checks = ?2`, c.OperationID, c.Check, sqlstore.Millis(c.Again))
+		_, err := tx.Exec(`UPDATE operations SET next_check_at = ?3 WHERE id = ?1 AND status = 'failed' AND checks = ?2`, c.OperationID, c.Check, sqlstore.Millis(c.NextAt))
 		if err != nil {
 			return fmt.Errorf("close the late check of %s: %w", c.OperationID, err)
 		}

@@ -35,12 +35,12 @@ func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Ope
 // held returns the current operation of a settlement. If the caller passed the operation
 // that it holds, checking epoch and status is enough: nothing else changes without them.
 func held(tx *tx, s operation.Settlement) (operation.Operation, error) {
-	if s.Held != nil && s.Fits(*s.Held) {
+	if s.LastRead != nil && s.AppliesTo(*s.LastRead) {
 		var still bool
 		err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM operations WHERE id = ?1 AND epoch = ?2 AND status = ?3)`,
-			s.OperationID, s.Epoch, s.Held.State).Scan(&still)
+			s.OperationID, s.Epoch, s.LastRead.State).Scan(&still)
 		if err != nil || still {
-			return *s.Held, err
+			return *s.LastRead, err
 		}
 	}
 	op, found, err := sqlstore.OneOperation(tx, `operations WHERE id = ?1`, s.OperationID)
@@ -53,10 +53,10 @@ func held(tx *tx, s operation.Settlement) (operation.Operation, error) {
 // settle moves an operation, if it is open under the settlement's epoch, and writes
 // everything that follows.
 func settle(tx *tx, before operation.Operation, s operation.Settlement) (operation.Operation, bool, error) {
-	if !s.Fits(before) {
+	if !s.AppliesTo(before) {
 		return before, false, saveCalls(tx, before, s)
 	}
-	op := s.After(before)
+	op := s.Apply(before)
 	if err := moveOperation(tx, s); err != nil {
 		return op, false, err
 	}
@@ -85,10 +85,10 @@ func settle(tx *tx, before operation.Operation, s operation.Settlement) (operati
 // saveCalls saves the provider calls of a settlement that came too late: another node has
 // settled the operation, or holds it now.
 func saveCalls(tx *tx, op operation.Operation, s operation.Settlement) error {
-	if s.Repeats(op) {
+	if s.AlreadyApplied(op) {
 		return nil // they were saved the first time
 	}
-	for _, e := range s.Contradicts(op) {
+	for _, e := range s.LateExceptions(op) {
 		if err := raiseException(tx, e); err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func raiseContradictions(tx *tx, op operation.Operation, s operation.Settlement)
 	if err != nil {
 		return fmt.Errorf("read the provider's replies for %s: %w", op.ID, err)
 	}
-	for _, e := range s.Contradictions(op, replies) {
+	for _, e := range s.ReplyExceptions(op, replies) {
 		if err := raiseException(tx, e); err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ func (db *DB) freeSubscriberID(from sqlstore.Querier, preferred string) (string,
 	if id, err := subscription.FirstFree(idRecords{from}, db.ids.Candidates(preferred)); err != nil || id != "" {
 		return id, err
 	}
-	return db.ids.Unguessed(idRecords{from})
+	return db.ids.Search(idRecords{from})
 }
 
 // idRecords are the subscribers as the search for a free id sees them.
@@ -24,7 +24,7 @@ func (r idRecords) IsTaken(id string) (taken bool, err error) {
 }
 
 // FreeIn counts before it searches, which is much faster if none is free.
-func (r idRecords) FreeIn(s subscription.Stretch) (id string, unsettled bool, err error) {
+func (r idRecords) FreeIn(s subscription.IDRange) (id string, unsettled bool, err error) {
 	first, last := s.Bounds()
 	var free sql.NullString
 	err = r.QueryRow(`

@@ -402,7 +402,7 @@ func (w *writer) abandon(cause error) error {
 	// An error means that SQLite has already rolled back.
 	_, _ = w.tx.Exec("ROLLBACK")
 	w.tx.forget()
-	return w.checkDisk(fmt.Errorf("%w: %w", operation.ErrAmbiguous, cause))
+	return w.checkDisk(fmt.Errorf("%w: %w", operation.ErrCommitUnknown, cause))
 }
 
 // checkDisk marks the store as broken if err is a failure that no retry can mend.

@@ -36,7 +36,7 @@ func TestWriterLookup_SeesCommittedOnly(t *testing.T) {
 			}
 		},
 		func() {
-			if err := db.writer.do(t.Context(), note("lost")); !errors.Is(err, operation.ErrAmbiguous) {
+			if err := db.writer.do(t.Context(), note("lost")); !errors.Is(err, operation.ErrCommitUnknown) {
 				t.Errorf("the write: %v; want an ambiguous outcome", err)
 			}
 		},

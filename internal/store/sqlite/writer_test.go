@@ -242,7 +242,7 @@ func TestWriter_FullDiskIsAmbiguous(t *testing.T) {
 	until(t, "both have queued up", func() bool { return db.Queued() == 2 })
 	release()
 	for range 2 {
-		if err := <-results; !errors.Is(err, operation.ErrAmbiguous) {
+		if err := <-results; !errors.Is(err, operation.ErrCommitUnknown) {
 			t.Errorf("on a full disk: %v; want an ambiguous outcome", err)
 		}
 	}

@@ -303,7 +303,7 @@ func importAgainstActivations(h *harness) {
 			_, err := s.Reserve(s.Context(), s.activation("key-"+id, mobile, id))
 			if err == nil {
 				wins.Add(1)
-			} else if !errors.Is(err, operation.ErrMoved) {
+			} else if !errors.Is(err, operation.ErrStale) {
 				s.Errorf("an activation of a number that is taken: %v", err)
 			}
 		})

@@ -98,7 +98,7 @@ func deletionRaces(h *harness) {
 				err = s.DeleteOperator(s.Context(), staffAction("lco delete"), s.operator.ID)
 			}
 			var refusal *admin.Refusal
-			if err != nil && !errors.As(err, &refusal) && !errors.Is(err, operation.ErrMoved) {
+			if err != nil && !errors.As(err, &refusal) && !errors.Is(err, operation.ErrStale) {
 				s.Errorf("round %d, %d: %v", round, i, err)
 			}
 		})
@@ -268,7 +268,7 @@ func releasedOnce(h *harness) {
 		switch _, err := other.Reserve(other.Context(), other.activation(name("race", i), "9800000001", snapshot.FreeID)); {
 		case err == nil:
 			wins.Add(1)
-		case !errors.Is(err, operation.ErrMoved):
+		case !errors.Is(err, operation.ErrStale):
 			h.Errorf("reserve: %v", err)
 		}
 	})

@@ -83,8 +83,8 @@ func maintenanceStopsReservations(h *harness) {
 	s := h.fixture("1000")
 	open := s.reserve(s.activation("before", "9811111111", "600001"))
 	h.maintenanceOn()
-	if _, err := s.Reserve(s.Context(), s.activation("new", "9822222222", "600002")); !errors.Is(err, operation.ErrMoved) {
-		s.Errorf("reserved in maintenance: %v; want %v", err, operation.ErrMoved)
+	if _, err := s.Reserve(s.Context(), s.activation("new", "9822222222", "600002")); !errors.Is(err, operation.ErrStale) {
+		s.Errorf("reserved in maintenance: %v; want %v", err, operation.ErrStale)
 	}
 	for _, kind := range []operation.Kind{operation.Activate, operation.Renew} {
 		query := operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: kind, Mobile: "9822222222", PlanID: s.plan.ID, Provider: "test"}
@@ -117,7 +117,7 @@ func maintenanceUnderLoad(h *harness) {
 				id := fmt.Sprintf("%d-%d", client, n)
 				_, err := s.Reserve(s.Context(), s.activation(id, fmt.Sprintf("98%03d%05d", client, n), fmt.Sprintf("7%02d%05d", client, n)))
 				switch {
-				case errors.Is(err, operation.ErrMoved):
+				case errors.Is(err, operation.ErrStale):
 					return
 				case err != nil:
 					s.Errorf("reserve: %v", err)

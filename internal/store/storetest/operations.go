@@ -111,7 +111,7 @@ func (s *fixture) reserve(d operation.Draft) operation.Operation {
 
 func settlement(op operation.Operation, to operation.State) operation.Settlement {
 	st := operation.Settlement{
-		OperationID: op.ID, Held: &op, Epoch: op.Epoch, To: to, At: noon.Add(time.Second), Node: "node-1", Why: "a test",
+		OperationID: op.ID, LastRead: &op, Epoch: op.Epoch, To: to, At: noon.Add(time.Second), Node: "node-1", Why: "a test",
 		Calls: []operation.ProviderCall{{Reference: op.ID, What: "activate", Component: op.Main, AskedAt: noon, AnsweredAt: noon}},
 	}
 	switch to {
@@ -161,7 +161,7 @@ func keyClaimedOnce(h *harness) {
 		switch {
 		case err == nil:
 			claimed.Add(1)
-		case errors.Is(err, operation.ErrMoved):
+		case errors.Is(err, operation.ErrStale):
 			moved.Add(1)
 		default:
 			s.Errorf("reserve: %v", err)
@@ -189,7 +189,7 @@ func walletForSeven(h *harness) {
 		if err == nil {
 			made.Add(1)
 			befores[i] = op.WalletBefore.Paise()
-		} else if !errors.Is(err, operation.ErrMoved) {
+		} else if !errors.Is(err, operation.ErrStale) {
 			s.Errorf("reserve: %v", err)
 		}
 	})
@@ -218,7 +218,7 @@ func mobileActivatedOnce(h *harness) {
 		_, err := from.Reserve(s.Context(), from.activation(name("key", i), "9800000000", fmt.Sprintf("1000%02d", i)))
 		if err == nil {
 			made.Add(1)
-		} else if !errors.Is(err, operation.ErrMoved) {
+		} else if !errors.Is(err, operation.ErrStale) {
 			s.Errorf("reserve: %v", err)
 		}
 	})
@@ -240,7 +240,7 @@ func oneOpenOperation(h *harness) {
 		if op, err := s.Reserve(s.Context(), drafts[i]); err == nil {
 			made.Add(1)
 			winner.Store(op.ID)
-		} else if !errors.Is(err, operation.ErrMoved) {
+		} else if !errors.Is(err, operation.ErrStale) {
 			s.Errorf("reserve: %v", err)
 		}
 	})
@@ -248,7 +248,7 @@ func oneOpenOperation(h *harness) {
 		s.Errorf("%d operations are open for one customer", made.Load())
 	}
 	// Even with a fresh snapshot there is no second one.
-	if _, err := s.Reserve(s.Context(), s.renewal("late", "100001")); !errors.Is(err, operation.ErrMoved) {
+	if _, err := s.Reserve(s.Context(), s.renewal("late", "100001")); !errors.Is(err, operation.ErrStale) {
 		s.Errorf("a second operation beside the open one: %v", err)
 	}
 	snapshot := s.snapshot(operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: operation.Renew, SubscriberID: "100001"})
@@ -289,11 +289,11 @@ func customerGuards(h *harness) {
 	for _, outcome := range []operation.State{operation.Success, operation.Failed} {
 		early := s.renewal("early-"+string(outcome), "100001")
 		op := s.reserve(s.renewal("key-"+string(outcome), "100001"))
-		if _, err := s.Reserve(s.Context(), early); !errors.Is(err, operation.ErrMoved) {
+		if _, err := s.Reserve(s.Context(), early); !errors.Is(err, operation.ErrStale) {
 			s.Errorf("a draft from before, while the operation is open: %v; want it moved", err)
 		}
 		s.settle(op, outcome)
-		if _, err := s.Reserve(s.Context(), early); !errors.Is(err, operation.ErrMoved) {
+		if _, err := s.Reserve(s.Context(), early); !errors.Is(err, operation.ErrStale) {
 			s.Errorf("a draft from before an operation that ended as %s: %v; want it moved", outcome, err)
 		}
 	}
@@ -305,19 +305,19 @@ func planVersionGuards(h *harness) {
 	old := s.activation("key-1", "9800000001", "100001")
 	_, err := s.SetPlan(s.Context(), staffAction("plan set"), plan("BASIC-1", "299", "TV-BASIC"))
 	s.must(err)
-	if _, err := s.Reserve(s.Context(), old); !errors.Is(err, operation.ErrMoved) {
+	if _, err := s.Reserve(s.Context(), old); !errors.Is(err, operation.ErrStale) {
 		s.Errorf("at the old price: %v; want it moved", err)
 	}
 	s.must(s.RetirePlan(s.Context(), staffAction("plan retire"), "BASIC-1"))
 	old.PlanVersion = 3
-	if _, err := s.Reserve(s.Context(), old); !errors.Is(err, operation.ErrMoved) {
+	if _, err := s.Reserve(s.Context(), old); !errors.Is(err, operation.ErrStale) {
 		s.Errorf("a retired plan: %v; want it moved", err)
 	}
 }
 
 func movedLeavesNoTrace(h *harness) {
 	s := h.fixture("198.99")
-	if _, err := s.Reserve(s.Context(), s.activation("key-1", "9800000001", "100001")); !errors.Is(err, operation.ErrMoved) {
+	if _, err := s.Reserve(s.Context(), s.activation("key-1", "9800000001", "100001")); !errors.Is(err, operation.ErrStale) {
 		s.Fatalf("a paisa short: %v; want it moved", err)
 	}
 	s.money("after a refusal", "198.99", "0")

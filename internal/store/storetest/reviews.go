@@ -347,7 +347,7 @@ func lateChecks(h *harness) {
 	if err != nil || len(claimed) != 1 || claimed[0].ID != op.ID || claimed[0].State != operation.Failed {
 		s.Fatalf("claimed %v, %v", claimed, err)
 	}
-	stale := operation.LateCheck{OperationID: op.ID, Check: claimed[0].Checks, Again: noon.Add(time.Hour), Node: "node-1", Calls: []operation.ProviderCall{
+	stale := operation.LateCheck{OperationID: op.ID, Check: claimed[0].Checks, NextAt: noon.Add(time.Hour), Node: "node-1", Calls: []operation.ProviderCall{
 		{Reference: op.ID, What: "void", Reply: operation.Reply{Mismatch: true, Detail: "of another"}, AskedAt: noon, AnsweredAt: noon},
 	}}
 	again, err := s.ClaimLateChecks(s.Context(), claim(noon.Add(2*time.Minute)))

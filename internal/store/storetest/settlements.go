@@ -29,7 +29,7 @@ func settlementReadBack(h *harness) {
 					st.AddonState, st.AddonAttempt, st.AddonNextAt = operation.AddonFailed, 1, noon.Add(time.Minute)
 				}
 				if !known {
-					st.Held = nil
+					st.LastRead = nil
 				}
 				settled, did, err := s.Settle(s.Context(), st)
 				s.must(err)

@@ -12,53 +12,51 @@ import (
 	"github.com/coaxhq/coax/signing"
 )
 
-// timestampTolerance is how many seconds a caller's clock may be off, either way.
+// timestampTolerance is how many seconds a caller's clock may be off, in both directions.
 const timestampTolerance = 300
 
-// decoySecret stands in for the secret of a key that nobody has.
+// decoySigner verifies signatures of keys that do not exist.
 var (
 	decoySecret = secretPrefix + strings.Repeat("0", 2*secretBytes)
 	decoySigner = signing.NewKey(decoySecret)
 )
 
-// judgeIdentity judges a claim on its key's record: key, clock, signature and
-// the form of the nonce, in the contract's order. It only computes.
-func judgeIdentity(who subject, c claim) error {
-	if err := judgeKey(who, c); err != nil {
+// checkIdentity checks key, timestamp, signature and the form of the nonce, in the contract's
+// order. It only computes.
+func checkIdentity(key apiKey, c claim) error {
+	if err := checkKey(key, c); err != nil {
 		return err
 	}
-	if err := judgeClock(c.timestamp, c.req.Now); err != nil {
+	if err := checkTimestamp(c.timestamp, c.req.Now); err != nil {
 		return err
 	}
-	if err := judgeSignature(who, c); err != nil {
+	if err := checkSignature(key, c); err != nil {
 		return err
 	}
-	return judgeNonce(c.nonce)
+	return checkNonceForm(c.nonce)
 }
 
-// judgeKey says the same of a malformed key and of one that nobody has.
-func judgeKey(who subject, c claim) error {
-	key := who.record.Credential
+// checkKey reports a malformed key and one that does not exist in the same way.
+func checkKey(key apiKey, c claim) error {
+	credential := key.record.Credential
 	switch {
-	case !who.known():
-		// Verified against nothing, so that a key that exists cannot be told
-		// from one that does not by how long the answer takes.
+	case !key.exists():
+		// The response time must not reveal whether a key exists.
 		decoySigner.Verify(c.signed(), c.signature)
 		return fault.New(fault.InvalidAPIKey,
 			"X-API-Key is not a key of this service. Check that it was copied whole, or ask your administrator for a new one.")
-	case !key.RevokedAt.IsZero():
+	case !credential.RevokedAt.IsZero():
 		return fault.New(fault.CredentialRevoked,
 			"This API key was revoked. Use the key that replaced it, or ask your administrator for a new one.")
-	case !key.ExpiresAt.IsZero() && !c.req.Now.Before(key.ExpiresAt):
+	case !credential.ExpiresAt.IsZero() && !c.req.Now.Before(credential.ExpiresAt):
 		return fault.New(fault.CredentialExpired,
 			"This API key was replaced and its grace period is over. Use the key that replaced it.")
 	}
 	return nil
 }
 
-// judgeClock compares whole seconds, as the contract counts in them: a request
-// that is 300.9 s old is 300 seconds old.
-func judgeClock(timestamp string, now time.Time) error {
+// checkTimestamp compares whole seconds, as the contract does: 300.9 s count as 300.
+func checkTimestamp(timestamp string, now time.Time) error {
 	ours := now.Unix()
 	theirs, ok := parseTimestamp(timestamp)
 	if ok && theirs >= ours-timestampTolerance && theirs <= ours+timestampTolerance {
@@ -76,13 +74,13 @@ func judgeClock(timestamp string, now time.Time) error {
 	return fault.New(fault.TimestampExpired, message, timestampTolerance).With("server_time", ours)
 }
 
-// judgeSignature is the first step that needs the secret, and so the one that
-// fails if it could not be opened. That is our fault, not the caller's.
-func judgeSignature(who subject, c claim) error {
-	if who.openErr != nil {
-		return fault.From(fmt.Errorf("judge the signature of key %s: %w", who.record.Credential.Hint, who.openErr))
+// checkSignature is the first check that needs the secret. A secret that could not be opened is an
+// internal error.
+func checkSignature(key apiKey, c claim) error {
+	if key.openErr != nil {
+		return fault.From(fmt.Errorf("check the signature of key %s: %w", key.record.Credential.Hint, key.openErr))
 	}
-	if !who.signer.Verify(c.signed(), c.signature) {
+	if !key.signer.Verify(c.signed(), c.signature) {
 		return fault.New(fault.InvalidSignature,
 			"X-Signature does not match the request. Sign its method, path, query, timestamp, nonce and body "+
 				"with the whole API secret, send 64 lower-case hex characters, and leave the body as it was signed.")
@@ -90,8 +88,8 @@ func judgeSignature(who subject, c claim) error {
 	return nil
 }
 
-// judgeNonce comes after the signature: until then the nonce may be anybody's.
-func judgeNonce(nonce string) error {
+// checkNonceForm comes after the signature, which covers the nonce.
+func checkNonceForm(nonce string) error {
 	if !wellFormedNonce(nonce) {
 		return fault.New(fault.InvalidNonce,
 			"X-Nonce has to be %d to %d characters from A-Z, a-z, 0-9, _ and -, new for every request.", nonceLenMin, nonceLenMax)
@@ -99,17 +97,15 @@ func judgeNonce(nonce string) error {
 	return nil
 }
 
-// judgeStanding judges the account, then the address.
-func judgeStanding(record Record, addr netip.Addr) error {
-	if err := judgeAccount(record.Operator); err != nil {
+func checkAccountAndAddress(record Record, addr netip.Addr) error {
+	if err := checkAccount(record.Operator); err != nil {
 		return err
 	}
-	return judgeAddress(record.Whitelist, addr)
+	return checkAddress(record.Whitelist, addr)
 }
 
-// judgeAccount lets in only what it knows to be good: a status or a position of
-// the switch that it has no word for is not consent.
-func judgeAccount(operator subscription.Operator) error {
+// checkAccount accepts only the states that it knows to be good; an unknown one is refused.
+func checkAccount(operator subscription.Operator) error {
 	switch {
 	case operator.Status == subscription.OperatorDeleted:
 		return fault.New(fault.LCONotFound, "The operator account of this API key no longer exists.")
@@ -123,7 +119,7 @@ func judgeAccount(operator subscription.Operator) error {
 	return nil
 }
 
-func judgeAddress(whitelist []netip.Prefix, addr netip.Addr) error {
+func checkAddress(whitelist []netip.Prefix, addr netip.Addr) error {
 	if allowed(whitelist, addr) {
 		return nil
 	}
@@ -136,7 +132,7 @@ func judgeAddress(whitelist []netip.Prefix, addr netip.Addr) error {
 		With("ip", seen)
 }
 
-func judgePermission(has Permissions, needs Permission) error {
+func checkPermission(has Permissions, needs Permission) error {
 	if has.Has(needs) {
 		return nil
 	}
@@ -144,8 +140,8 @@ func judgePermission(has Permissions, needs Permission) error {
 		"This API key lacks the permission %q. Ask your administrator to enable it for the key.", needs)
 }
 
-// rateOf is where an operator stands in the minute that now falls in.
-func rateOf(limit, used int, now time.Time) Rate {
+// rateAt is the operator's use of the rate window that now falls in.
+func rateAt(limit, used int, now time.Time) Rate {
 	return Rate{
 		Limit:     limit,
 		Remaining: limit - used,
@@ -177,8 +173,8 @@ func unavailable(cause error) error {
 		"The service is temporarily unavailable. Retry with backoff and the same Idempotency-Key.").Because(cause)
 }
 
-// failedAuthentication reports whether a refusal is one of those by which
-// somebody guessing keys, secrets or nonces could be known: the contract's 401s.
+// failedAuthentication reports whether an error counts for throttling: the contract's 401s, which
+// guessing keys, secrets or nonces would cause.
 func failedAuthentication(err error) bool {
 	switch fault.CodeOf(err) {
 	case fault.MissingAuthHeaders, fault.InvalidAPIKey, fault.CredentialRevoked, fault.CredentialExpired,
