@@ -1,7 +1,6 @@
-// Package catalogue says which plans can be bought and at what price. Prices
-// count while the last good look at the provider's own catalogue is recent
-// enough; after that they are openly not verified, and nothing is sold. What the
-// provider no longer sells takes its plans out. It never makes up a price.
+// Package catalogue lists the plans that can be bought and their prices. Prices are verified while
+// the last successful comparison with the provider's catalogue is recent; otherwise nothing is sold.
+// A plan with a component that the provider no longer sells cannot be bought.
 package catalogue
 
 import (
@@ -13,7 +12,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Role tells a component that can stand alone from one that goes with another.
+// Role is what a component is in a plan: its main component or an add-on.
 type Role string
 
 // The two roles a provider's component can have in a plan.
@@ -29,25 +28,25 @@ type Component struct {
 	Role Role
 }
 
-// Comparison is what a look at the provider's catalogue found, kept in the
-// store so that every node shares it and a restart does not forget it.
+// Comparison is the provider's catalogue at one moment. It is stored, so that all nodes share it and
+// it survives a restart.
 type Comparison struct {
 	Provider   string
 	At         time.Time
 	Components []Component
 }
 
-// Store is what the catalogue needs kept.
+// Store is the storage of plans and comparisons.
 type Store interface {
 	// SellablePlans lists the plans that are not retired and whose components
 	// the provider sold when last compared, by id.
 	SellablePlans(ctx context.Context) ([]subscription.Plan, error)
 	// RecordComparison replaces what is known of the provider's catalogue.
 	RecordComparison(ctx context.Context, comparison Comparison) error
-	// RecordFailure notes that a comparison could not be made, and why.
+	// RecordFailure records a failed comparison and its error.
 	RecordFailure(ctx context.Context, provider, problem string, at time.Time) error
-	// Compared is when the last good comparison was made, and when one was last
-	// tried; zero if never.
+	// Compared returns the times of the last successful comparison and of the last attempt;
+	// zero if there was none.
 	Compared(ctx context.Context, provider string) (good, tried time.Time, err error)
 }
 
@@ -56,34 +55,33 @@ type Source interface {
 	Catalogue(ctx context.Context) ([]Component, error)
 }
 
-// Config is what a catalogue is told beside its parts.
+// Config holds the settings of a Catalogue.
 type Config struct {
 	Now      func() time.Time
 	Provider string
-	// Refresh is how often prices are compared; MaxAge is how old the last
-	// good comparison may be.
+	// Refresh is how often prices are compared; MaxAge is how old the last successful
+	// comparison may be.
 	Refresh time.Duration
 	MaxAge  time.Duration
 }
 
 const (
-	// comparePoll is how often a node looks whether a comparison is due.
+	// comparePoll is how often a node checks whether a comparison is due.
 	comparePoll = 250 * time.Millisecond
-	// comparePatience bounds a comparison that a caller waits for.
-	comparePatience = 2 * time.Second
+	// compareTimeout limits a comparison that a caller waits for.
+	compareTimeout = 2 * time.Second
 )
 
-// Catalogue answers from the store each time: a price changed on one node a
-// moment ago is the price here.
+// Catalogue reads the store each time, so that a price changed on one node counts on all.
 type Catalogue struct {
 	store  Store
 	source Source
 	config Config
-	// comparing has room for one: comparisons are made one at a time.
+	// comparing is a semaphore: one comparison at a time.
 	comparing chan struct{}
 }
 
-// New returns a catalogue kept in the given store.
+// New returns a Catalogue.
 func New(store Store, source Source, config Config) *Catalogue {
 	return &Catalogue{store: store, source: source, config: config, comparing: make(chan struct{}, 1)}
 }
@@ -100,9 +98,9 @@ func (c *Catalogue) Plans(ctx context.Context) ([]subscription.Plan, error) {
 	return plans, nil
 }
 
-// Price returns a plan as it can be bought, given the offer of it that was read. If
-// prices were not verified then, they are now, and the offer is to be read again.
-func (c *Catalogue) Price(ctx context.Context, offer subscription.Offer) (plan subscription.Plan, again bool, err error) {
+// Price returns the plan of an offer. If prices were not verified when the offer was read, they are
+// verified now, and stale is true: the offer must be read again.
+func (c *Catalogue) Price(ctx context.Context, offer subscription.Offer) (plan subscription.Plan, stale bool, err error) {
 	if !c.recent(offer.VerifiedAt) {
 		err := c.verified(ctx)
 		return plan, err == nil, err
@@ -113,14 +111,13 @@ func (c *Catalogue) Price(ctx context.Context, offer subscription.Offer) (plan s
 	return offer.Plan, false, nil
 }
 
-// verified refuses while prices are not verified. A node that slept through its
-// comparisons makes up for one on the spot, and whoever asks meanwhile waits a
-// moment for that one.
+// verified returns an error while prices are not verified. If the last comparison is too old, it
+// makes one now; concurrent callers wait for that one.
 func (c *Catalogue) verified(ctx context.Context) error {
 	if fresh, err := c.fresh(ctx); err != nil || fresh {
 		return err
 	}
-	waiting, cancel := context.WithTimeout(ctx, comparePatience)
+	waiting, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
 	select {
 	case c.comparing <- struct{}{}:
@@ -144,12 +141,12 @@ func (c *Catalogue) fresh(ctx context.Context) (bool, error) {
 	return c.recent(good), nil
 }
 
-// recent reports whether prices that were verified then still count.
+// recent reports whether a comparison at that time still counts.
 func (c *Catalogue) recent(verified time.Time) bool {
 	return !verified.IsZero() && c.config.Now().Sub(verified) <= c.config.MaxAge
 }
 
-// Compare looks at the provider's catalogue now.
+// Compare makes a comparison now.
 func (c *Catalogue) Compare(ctx context.Context) error {
 	select {
 	case c.comparing <- struct{}{}:
@@ -163,31 +160,29 @@ func (c *Catalogue) Compare(ctx context.Context) error {
 func (c *Catalogue) compare(ctx context.Context) error {
 	components, err := c.source.Catalogue(ctx)
 	if err != nil {
-		// Noted for staff; what was known stays known, and ages.
+		// Recorded for staff. The last successful comparison stays, and ages.
 		if noted := c.store.RecordFailure(context.WithoutCancel(ctx), c.config.Provider, err.Error(), c.config.Now()); noted != nil {
-			return fmt.Errorf("note that prices could not be verified: %w", noted)
+			return fmt.Errorf("record that prices could not be verified: %w", noted)
 		}
 		return err
 	}
 	return c.store.RecordComparison(ctx, Comparison{Provider: c.config.Provider, At: c.config.Now(), Components: components})
 }
 
-// EnsureCompared makes the first comparison ever, so that a new installation can set up
-// plans as soon as it runs. Where one was ever tried it does nothing. A provider
-// that does not answer holds it up for comparePatience, and no longer.
+// EnsureCompared makes the first comparison of a new installation, so that plans can be set up at
+// once. If one was ever tried, it does nothing. It takes at most compareTimeout.
 func (c *Catalogue) EnsureCompared(ctx context.Context) error {
 	_, tried, err := c.store.Compared(ctx, c.config.Provider)
 	if err != nil || !tried.IsZero() {
 		return err
 	}
-	waiting, cancel := context.WithTimeout(ctx, comparePatience)
+	waiting, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
 	return c.Compare(waiting)
 }
 
-// Run compares prices as often as they are to be, until ctx ends. Nodes share
-// their comparisons: one that another made a moment ago is as good.
-func (c *Catalogue) Run(ctx context.Context, problem func(error)) {
+// Run makes comparisons every Refresh until ctx ends. Nodes share them.
+func (c *Catalogue) Run(ctx context.Context, onError func(error)) {
 	ticker := time.NewTicker(comparePoll)
 	defer ticker.Stop()
 	for {
@@ -201,7 +196,7 @@ func (c *Catalogue) Run(ctx context.Context, problem func(error)) {
 			err = c.Compare(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			problem(err)
+			onError(err)
 		}
 	}
 }

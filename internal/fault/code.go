@@ -65,9 +65,8 @@ const (
 	ProviderError     Code = "PROVIDER_ERROR"
 )
 
-// BadRequest is the one code the contract does not list: a message that could
-// not be read as HTTP at all, so that no later rule can speak. The contract
-// lets new codes appear within v1.
+// BadRequest is the only code that the contract does not list: the message could not be read as
+// HTTP. The contract allows new codes within v1.
 const BadRequest Code = "BAD_REQUEST"
 
 // Contract lists every code of the contract once, in its order.

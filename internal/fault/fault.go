@@ -1,5 +1,5 @@
-// Package fault names every reason Coax has for saying no, in the contract's
-// own words. It knows no HTTP: how a code travels is httpapi's business.
+// Package fault has the contract's result codes and the error type that carries them. It knows no
+// HTTP: httpapi maps codes to statuses.
 package fault
 
 import (
@@ -9,24 +9,22 @@ import (
 	"time"
 )
 
-// Error is a refusal that may be shown to a caller: its code, its text and its
-// data leave the house. Cause does not; it is for the log.
+// Error is an error with a code. Code, Message and Data are sent to the caller; Cause is only logged.
 type Error struct {
 	Code    Code
 	Message string
 	Data    map[string]any
-	// RetryAfter is how long the caller is asked to wait; zero where waiting
-	// is not what mends it.
+	// RetryAfter is how long the caller should wait; zero if waiting does not help.
 	RetryAfter time.Duration
 	Cause      error
 }
 
-// New returns a refusal with a text for people.
+// New returns an Error with a message for people.
 func New(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// With returns a copy of e that also carries one named detail for the caller.
+// With returns a copy of e with one more field in its data.
 func (e *Error) With(name string, value any) *Error {
 	clone := *e
 	clone.Data = make(map[string]any, len(e.Data)+1)
@@ -35,15 +33,14 @@ func (e *Error) With(name string, value any) *Error {
 	return &clone
 }
 
-// Because returns a copy of e that remembers what led to it. The cause reaches
-// the log, never the caller.
+// Because returns a copy of e with a cause, which is logged and never sent to the caller.
 func (e *Error) Because(cause error) *Error {
 	clone := *e
 	clone.Cause = cause
 	return &clone
 }
 
-// After returns a copy of e that asks the caller to wait.
+// After returns a copy of e with a RetryAfter.
 func (e *Error) After(wait time.Duration) *Error {
 	clone := *e
 	clone.RetryAfter = wait
@@ -59,17 +56,17 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Cause }
 
-// From finds the refusal in err. An error that is not one of ours becomes
-// INTERNAL_ERROR with a fixed text, so that no inner detail can leak.
+// From returns the Error in err. Any other error becomes INTERNAL_ERROR with a fixed message, so that
+// no internal detail leaks.
 func From(err error) *Error {
-	var refusal *Error
-	if errors.As(err, &refusal) {
-		return refusal
+	var found *Error
+	if errors.As(err, &found) {
+		return found
 	}
 	return New(InternalError, "Something went wrong on our side. Retry with the same Idempotency-Key.").Because(err)
 }
 
-// CodeOf returns the code that err stands for; OK for nil.
+// CodeOf returns the code of err; OK for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return OK

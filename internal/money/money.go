@@ -1,5 +1,5 @@
-// Package money keeps rupees exact. An Amount is a whole number of paise; no
-// floating point number ever touches it, and rounding has a name.
+// Package money has exact amounts of rupees, in whole paise. It uses no floating point, and a method
+// that rounds says so in its name.
 package money
 
 import (
@@ -13,13 +13,12 @@ import (
 // Currency is the only currency the service knows.
 const Currency = "INR"
 
-// Max bounds every amount. It keeps sums of many amounts far from the limits
-// of int64 and every amount exactly representable for clients that read JSON
-// numbers as doubles: a million crore rupees.
+// Max is the largest amount that Parse accepts: a million crore rupees. Sums of many amounts stay far
+// below the limit of int64, and every amount is exact for clients that read JSON numbers as doubles.
 const Max int64 = 1_000_000_000_000_000
 
-// Amount is so many paise. Other packages cannot reach into it, to add a plain 5
-// or to multiply by 1.18; an Amount that was never set is no money.
+// Amount is a number of paise. The field is unexported, so that other packages cannot add a plain 5
+// or multiply by 1.18. The zero value is no money.
 type Amount struct{ paise int64 }
 
 // Paise makes an amount from a whole number of paise.
@@ -37,7 +36,7 @@ func (a Amount) Sub(b Amount) Amount { return Amount{a.paise - b.paise} }
 // Neg returns −a.
 func (a Amount) Neg() Amount { return Amount{-a.paise} }
 
-// Less reports whether a is the smaller of the two.
+// Less reports whether a < b.
 func (a Amount) Less(b Amount) bool { return a.paise < b.paise }
 
 // IsNegative reports whether a is below zero.
@@ -46,14 +45,14 @@ func (a Amount) IsNegative() bool { return a.paise < 0 }
 // IsPositive reports whether a is above zero.
 func (a Amount) IsPositive() bool { return a.paise > 0 }
 
-// IsZero reports whether a is no money at all.
+// IsZero reports whether a is zero.
 func (a Amount) IsZero() bool { return a.paise == 0 }
 
 // ShareHalfUp returns a share of a non-negative amount, in basis points (1/100
 // of a per cent), rounded half up to the paisa.
 func (a Amount) ShareHalfUp(basisPoints int) Amount {
 	if a.paise < 0 || basisPoints < 0 {
-		panic("money: a share is taken of what is there, by a rate that is not negative")
+		panic("money: ShareHalfUp of a negative amount or rate")
 	}
 	hi, lo := bits.Mul64(uint64(a.paise), uint64(basisPoints))
 	lo, carry := bits.Add64(lo, 5_000, 0)
@@ -67,7 +66,7 @@ func (a Amount) String() string { return string(a.Append(nil)) }
 // MarshalJSON writes a JSON number with exactly two decimals.
 func (a Amount) MarshalJSON() ([]byte, error) { return a.Append(nil), nil }
 
-// Append appends what String writes to b; it is also what JSON has.
+// Append appends the text of String to b.
 func (a Amount) Append(b []byte) []byte {
 	magnitude := uint64(a.paise)
 	if a.paise < 0 {
@@ -82,8 +81,8 @@ func (a Amount) Append(b []byte) []byte {
 	return strconv.AppendUint(b, magnitude%100, 10)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. A number with more than two
-// decimals is refused, never rounded.
+// UnmarshalJSON parses what MarshalJSON writes. A number with more than two decimals is refused, not
+// rounded.
 func (a *Amount) UnmarshalJSON(text []byte) error {
 	got, err := Parse(string(text))
 	if err != nil {
@@ -95,8 +94,7 @@ func (a *Amount) UnmarshalJSON(text []byte) error {
 
 var errShape = errors.New("write rupees with at most two decimals, such as 349 or 349.50")
 
-// Parse reads rupees as people write them: digits, optionally a point and one
-// or two decimals, optionally a sign. Nothing is rounded and nothing is guessed.
+// Parse parses rupees: digits, optionally a sign, a point and one or two decimals. It never rounds.
 func Parse(text string) (Amount, error) {
 	digits, negative := text, false
 	if digits != "" && (digits[0] == '-' || digits[0] == '+') {

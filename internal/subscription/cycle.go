@@ -2,17 +2,16 @@ package subscription
 
 import "time"
 
-// Cycle is one paid stretch of a subscription. A renewal's cycle begins at
-// once; an advance renewal's on its scheduled day.
+// Cycle is one paid period of a subscription. A renewal's cycle begins at once, an advance renewal's
+// on its scheduled day.
 type Cycle struct {
 	PlanID   string
 	StartsAt time.Time
 	EndsAt   time.Time
 }
 
-// PlanAt returns the plan that is active at a moment: that of the cycle which
-// began last. An expired subscriber has no active plan, and neither has one
-// whose first cycle is still to come.
+// PlanAt returns the active plan: that of the cycle that began last. An expired subscriber has none,
+// nor has one whose first cycle is in the future.
 func PlanAt(cycles []Cycle, expires, now time.Time) (plan string, active bool) {
 	if !expires.After(now) {
 		return "", false
@@ -20,9 +19,8 @@ func PlanAt(cycles []Cycle, expires, now time.Time) (plan string, active bool) {
 	return LatestPlan(cycles, now)
 }
 
-// LatestPlan returns the plan of the cycle that began last, whether or not it
-// has ended since. Cycles are given in the order they were bought, which decides
-// between two that begin together.
+// LatestPlan returns the plan of the cycle that began last, even if it has ended. Cycles are in the
+// order of purchase; of two that begin together the later purchase counts.
 func LatestPlan(cycles []Cycle, now time.Time) (plan string, found bool) {
 	var began time.Time
 	for _, cycle := range cycles {
@@ -34,7 +32,7 @@ func LatestPlan(cycles []Cycle, now time.Time) (plan string, found bool) {
 	return plan, found
 }
 
-// SubscriberStatus is what a look-up says of a subscriber.
+// SubscriberStatus is the status that a look-up returns.
 type SubscriberStatus string
 
 // A pending subscriber is one whose activation has not been settled.
@@ -44,8 +42,8 @@ const (
 	SubscriberPending SubscriberStatus = "pending"
 )
 
-// StatusAt says how a subscriber stands. A zero expiry means that the
-// activation has not been settled; at the very moment of expiry it is over.
+// StatusAt returns the status. A zero expiry means that the activation is not settled; at the moment
+// of expiry the subscriber is expired.
 func StatusAt(expires, now time.Time) SubscriberStatus {
 	switch {
 	case expires.IsZero():

@@ -2,8 +2,8 @@ package subscription
 
 import "time"
 
-// IST is Indian Standard Time as a fixed zone: India keeps no daylight saving
-// time, and a machine without time zone data must not shift anybody's expiry.
+// IST is Indian Standard Time as a fixed zone: India has no daylight saving time, and an expiry must
+// not depend on the machine's time zone data.
 var IST = time.FixedZone("IST", 5*60*60+30*60)
 
 const (
@@ -17,14 +17,13 @@ const (
 // ActivationTerm says how long an activation lasts.
 type ActivationTerm string
 
-// The contract gives thirty days whatever the plan; some operators want the
-// plan's own duration.
+// The contract gives thirty days with every plan; PlanTerm gives the plan's duration.
 const (
 	ThirtyDays ActivationTerm = "30d"
 	PlanTerm   ActivationTerm = "plan"
 )
 
-// Term is the length of a plan that lasts so many months.
+// Term is the duration of a number of months.
 func Term(months int) time.Duration { return time.Duration(months) * monthDays * day }
 
 // ActivatedUntil is the expiry of a subscriber activated now.
@@ -35,8 +34,8 @@ func ActivatedUntil(now time.Time, term ActivationTerm, months int) time.Time {
 	return now.Add(monthDays * day)
 }
 
-// RenewedUntil is the expiry after a renewal: the term is added to the running
-// expiry, or to now if that has passed.
+// RenewedUntil is the expiry after a renewal: the term is added to the current expiry, or to now if
+// that has passed.
 func RenewedUntil(expires, now time.Time, months int) time.Time {
 	return latest(expires, now).Add(Term(months))
 }
@@ -56,21 +55,20 @@ func AdvanceStart(expires, now time.Time) time.Time {
 	return start
 }
 
-// AdvanceCycleStart is the moment on that day from which the new plan holds: its
-// midnight, or now if that has passed, so that what is bought now comes after
-// whatever began earlier today.
+// AdvanceCycleStart is the moment on that day at which the new cycle begins: midnight, or now if that
+// has passed, so that the cycle comes after one that began earlier today.
 func AdvanceCycleStart(expires, now time.Time) time.Time {
 	return latest(AdvanceStart(expires, now), now)
 }
 
 // AdvancedUntil is the expiry after an advance renewal that starts on the given
-// day. Where the cap pulls the start before the current expiry, the term still
-// counts from that expiry: no day that was paid for is lost.
+// day. If the limit moves the start before the current expiry, the term still counts from that
+// expiry: no paid day is lost.
 func AdvancedUntil(expires, start, now time.Time, months int) time.Time {
 	return latest(latest(expires, start), now).Add(Term(months))
 }
 
-// DaysRemaining counts begun days until the expiry, never below zero.
+// DaysRemaining returns the days until the expiry, rounded up, at least zero.
 func DaysRemaining(expires, now time.Time) int {
 	left := expires.Sub(now)
 	if left <= 0 {

@@ -9,58 +9,54 @@ import (
 )
 
 const (
-	// IDDigits is how many digits an assigned subscriber id has while they last.
+	// IDDigits is the length of assigned subscriber ids until all of that length are taken.
 	IDDigits = 6
-	// idGuesses is how often an id is guessed before all of that length are looked
-	// through: with half of them taken, one in a million needs more.
+	// idGuesses is how many random ids are tried before a search: with half of them taken,
+	// one activation in a million needs the search.
 	idGuesses = 20
-	// idStretch is how many ids are looked at together.
-	idStretch = 1000
+	// idRangeSize is how many ids one query of the search covers.
+	idRangeSize = 1000
 )
 
-// IDs finds ids for new subscribers, and remembers which it need not look at again.
-// An id is taken for good once the activation that was given it has succeeded; if
-// that fails, it is free again, and it may be the last one of its length.
+// IDs finds free ids for new subscribers, and remembers the ranges that are taken for good. An id is
+// taken for good when its activation has succeeded; if that fails, the id is free again.
 type IDs struct {
 	mu sync.Mutex
-	// digits is the least that a free id can have.
+	// digits is the minimum length of a free id.
 	digits int
 	full   map[IDRange]bool
-	fulls  map[int]int // by their digits
+	fulls  map[int]int // number of full ranges, by length
 }
 
-// IDRecords are who has which id.
+// IDRecords looks up which ids are taken.
 type IDRecords interface {
 	IsTaken(id string) (bool, error)
-	// FreeIn is an id of a stretch that nobody has, empty if there is none, and
-	// whether any is held by an activation that may still fail, both seen in the
-	// same moment.
+	// FreeIn returns a free id of a range, empty if there is none, and whether any is taken by
+	// an activation that may still fail. Both are read at the same moment.
 	FreeIn(s IDRange) (id string, unsettled bool, err error)
 }
 
-// IDRange is a number of ids of the same length, one after the other.
+// IDRange is a range of ids of the same length.
 type IDRange struct{ Digits, First, Last int }
 
-// Bounds are the first and the last id.
+// Bounds returns the first and the last id.
 func (s IDRange) Bounds() (first, last string) {
 	return writtenID(s.First, s.Digits), writtenID(s.Last, s.Digits)
 }
 
-// NewIDs begins with ids of so many digits, of which it knows nothing.
+// NewIDs returns an IDs that begins with ids of the given length.
 func NewIDs(digits int) *IDs {
 	return &IDs{digits: digits, full: map[IDRange]bool{}, fulls: map[int]int{}}
 }
 
-// Digits is the length that a free id is looked for first: all shorter ones are
-// taken for good.
+// Digits is the shortest length that may have a free id.
 func (ids *IDs) Digits() int {
 	ids.mu.Lock()
 	defer ids.mu.Unlock()
 	return ids.digits
 }
 
-// Candidates are the ids that a new subscriber may get, in this order: the preferred
-// one, if there is one, and random ones of six digits while they last.
+// Candidates returns ids to try in this order: the preferred one, if any, and random ones.
 func (ids *IDs) Candidates(preferred string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if preferred != "" && !yield(preferred) {
@@ -70,11 +66,11 @@ func (ids *IDs) Candidates(preferred string) iter.Seq[string] {
 	}
 }
 
-// Search is an id for when all candidates are taken: any of six digits that is
-// free, or else a random one of seven, and so on.
+// Search finds an id if all candidates are taken: any free one of the shortest length, or else a
+// random one of the next length, and so on.
 func (ids *IDs) Search(records IDRecords) (string, error) {
 	for digits := ids.Digits(); ; digits++ {
-		if id, err := ids.search(records, digits); err != nil || id != "" {
+		if id, err := ids.searchLength(records, digits); err != nil || id != "" {
 			return id, err
 		}
 		if id, err := FirstFree(records, guesses(digits+1)); err != nil || id != "" {
@@ -83,7 +79,7 @@ func (ids *IDs) Search(records IDRecords) (string, error) {
 	}
 }
 
-// FirstFree is the first of some ids that nobody has; empty if there is none.
+// FirstFree returns the first free id; empty if there is none.
 func FirstFree(records IDRecords, ids iter.Seq[string]) (string, error) {
 	for id := range ids {
 		if taken, err := records.IsTaken(id); err != nil {
@@ -95,13 +91,13 @@ func FirstFree(records IDRecords, ids iter.Seq[string]) (string, error) {
 	return "", nil
 }
 
-// search looks at every id of a length that is not known to be taken for good, from
-// a random place on and round to it, until one is free.
-func (ids *IDs) search(records IDRecords, digits int) (string, error) {
-	all := stretches(digits)
+// searchLength searches all ids of a length that are not known to be taken for good, beginning at a
+// random range.
+func (ids *IDs) searchLength(records IDRecords, digits int) (string, error) {
+	all := rangeCount(digits)
 	begin := below(all)
 	for n := range all {
-		s := stretch(digits, (begin+n)%all)
+		s := idRange(digits, (begin+n)%all)
 		if ids.isFull(s) {
 			continue
 		}
@@ -112,7 +108,7 @@ func (ids *IDs) search(records IDRecords, digits int) (string, error) {
 		if id != "" {
 			return id, nil
 		}
-		// Nobody can free an id but an activation that fails.
+		// Only a failed activation frees an id.
 		if !unsettled {
 			ids.takenForGood(s)
 		}
@@ -124,11 +120,11 @@ func (ids *IDs) takenForGood(s IDRange) {
 	ids.mu.Lock()
 	defer ids.mu.Unlock()
 	if ids.full[s] {
-		return // somebody else has seen it, too
+		return // recorded by another search
 	}
 	ids.full[s] = true
 	ids.fulls[s.Digits]++
-	for ids.fulls[ids.digits] == stretches(ids.digits) {
+	for ids.fulls[ids.digits] == rangeCount(ids.digits) {
 		ids.digits++
 	}
 }
@@ -157,10 +153,10 @@ func count(digits int) int {
 	return n
 }
 
-func stretches(digits int) int { return max(1, count(digits)/idStretch) }
+func rangeCount(digits int) int { return max(1, count(digits)/idRangeSize) }
 
-func stretch(digits, n int) IDRange {
-	size := min(idStretch, count(digits))
+func idRange(digits, n int) IDRange {
+	size := min(idRangeSize, count(digits))
 	return IDRange{Digits: digits, First: n * size, Last: (n+1)*size - 1}
 }
 

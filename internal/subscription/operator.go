@@ -1,6 +1,5 @@
-// Package subscription holds the rules of the trade: operators, plans,
-// subscribers, cycles, when a subscription ends, what the MSO earns. It is
-// pure: it reads no clock, opens no connection and keeps nothing.
+// Package subscription has the rules for operators, plans, subscribers, cycles, expiry and
+// commission. It is pure: it reads no clock, opens no connection and stores nothing.
 package subscription
 
 import (
@@ -11,21 +10,21 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// OperatorStatus says whether an operator's account may be used at all.
+// OperatorStatus is the status of an operator's account.
 type OperatorStatus string
 
-// An operator that was deleted stays known, so that its keys can be told so.
+// A deleted operator is kept, so that requests with its keys get LCO_NOT_FOUND.
 const (
 	OperatorActive   OperatorStatus = "active"
 	OperatorInactive OperatorStatus = "inactive"
 	OperatorDeleted  OperatorStatus = "deleted"
 )
 
-// APIAccess says whether an operator may use the API, whatever its account's
-// status. Disabled is a switch of convenience; blocked is a sanction.
+// APIAccess says whether an operator may use the API, besides its account's status. Disabled is a
+// setting; blocked is a sanction.
 type APIAccess string
 
-// The three positions of the switch.
+// The values of APIAccess.
 const (
 	APIEnabled  APIAccess = "enabled"
 	APIDisabled APIAccess = "disabled"
@@ -58,25 +57,24 @@ type Operator struct {
 	LowBalance    money.Amount
 	// SecondFactorRequired: the operator's people must have a second factor.
 	SecondFactorRequired bool
-	// Version grows with every change that decides whether a request is let
-	// in: status, API switch, rate limit, whitelist.
+	// Version grows with every change that access checks depend on: status, API access, rate
+	// limit, whitelist.
 	Version   int64
 	CreatedAt time.Time
-	// DeletedAt is when a deleted account was deleted. It is zero for one that is
-	// deleted without a time limit: with money in its wallet, by a release that
-	// allowed that.
+	// DeletedAt is when the account was deleted. It is zero for one that an early release
+	// deleted with money in its wallet; that deletion can always be undone.
 	DeletedAt time.Time
 }
 
 // UndeleteWithin is how long the deletion of an operator can be undone.
 const UndeleteWithin = 30 * 24 * time.Hour
 
-// releaseGrace separates the last undo from the first release of a number, because
-// the clocks of nodes differ.
+// releaseGrace separates the last undo from the release of mobile numbers, because the clocks of
+// nodes differ.
 const releaseGrace = 10 * time.Minute
 
-// UndeletableUntil is the end of the time in which a deletion can be undone; zero
-// if the operator is not deleted, or deleted without a time limit.
+// UndeletableUntil is the end of the time in which the deletion can be undone; zero if the operator
+// is not deleted, or if there is no time limit.
 func (o Operator) UndeletableUntil() time.Time {
 	if o.DeletedAt.IsZero() {
 		return time.Time{}
@@ -84,22 +82,20 @@ func (o Operator) UndeletableUntil() time.Time {
 	return o.DeletedAt.Add(UndeleteWithin)
 }
 
-// Undeletable reports whether the deletion of the operator can be undone at a moment.
+// Undeletable reports whether the deletion can be undone now.
 func (o Operator) Undeletable(now time.Time) bool {
 	return o.Status == OperatorDeleted && (o.DeletedAt.IsZero() || now.Before(o.UndeletableUntil()))
 }
 
-// ReleasedBefore is the moment before which an operator must have been deleted for
-// its subscribers' mobile numbers and ids to be free again.
+// ReleasedBefore returns the time before which an operator must have been deleted for its
+// subscribers' mobile numbers and ids to be free again.
 func ReleasedBefore(now time.Time) time.Time { return now.Add(-UndeleteWithin - releaseGrace) }
 
-// Claim is a mobile number and a subscriber id that somebody wants; either may be
-// empty.
+// Claim is a mobile number and a subscriber id that a new subscriber is to get; either may be empty.
 type Claim struct{ Mobile, SubscriberID string }
 
-// Released is what the number or the id of a deleted operator's subscriber is
-// replaced by once somebody else wants it. Nobody has one like it: the operator stays
-// deleted, and had each of them once.
+// Released is what replaces the mobile number or id of a deleted operator's subscriber when another
+// subscriber gets it. It is unique: the operator id is part of it, and each operator had it once.
 func Released(operatorID int64, text string) string {
 	prefix := fmt.Sprintf("released:%d:", operatorID)
 	if strings.HasPrefix(text, prefix) {
@@ -111,8 +107,7 @@ func Released(operatorID int64, text string) string {
 // Wallet is an operator's prepaid money.
 type Wallet struct {
 	OperatorID int64
-	// Balance is what can be spent now; Held is reserved by operations whose
-	// outcome is open. Together they are the ledger's running sum.
+	// Balance can be spent; Held is reserved by open operations. Their sum is the ledger's.
 	Balance money.Amount
 	Held    money.Amount
 	// LowBelow is the operator's own threshold.

@@ -6,16 +6,16 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// PlanType tells plans of one provider component from those of two.
+// PlanType is whether a plan has one component or two.
 type PlanType string
 
-// A combo plan activates an add-on beside its main component.
+// A combo plan has an add-on besides its main component.
 const (
 	Standard PlanType = "standard"
 	Combo    PlanType = "combo"
 )
 
-// MinPrice is the least a plan may cost.
+// MinPrice is the minimum price of a plan.
 var MinPrice = money.Paise(1)
 
 // Plan is what an operator can buy for a subscriber.
@@ -32,24 +32,23 @@ type Plan struct {
 	Main    string
 	Addon   string
 	Retired bool
-	// Version grows with every change of the plan. A reservation carries the
-	// version it was priced from, so that no old price is ever charged.
+	// Version grows with every change of the plan. A reservation names the version of its
+	// price, so that an old price is never charged.
 	Version   int64
 	UpdatedAt time.Time
 }
 
-// Offer is how a plan stood in the catalogue at one moment.
+// Offer is a plan in the catalogue at one moment.
 type Offer struct {
 	Plan Plan
-	// Sellable: the plan is there and not retired, and the provider sold all that it
-	// is made of when that was last compared.
+	// Sellable: the plan exists, is not retired, and the provider sold all its components at
+	// the last comparison.
 	Sellable bool
-	// VerifiedAt is when it was; zero if never.
+	// VerifiedAt is the time of that comparison; zero if there was none.
 	VerifiedAt time.Time
 }
 
-// Commission is the MSO's share of a price, in whole paise, half a paisa being
-// one. The rate is in basis points.
+// Commission is the MSO's share of a price, rounded half up to the paisa.
 func Commission(price money.Amount, basisPoints int) money.Amount {
 	return price.ShareHalfUp(basisPoints)
 }

@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// DefaultConnectionType is what a customer has unless somebody says otherwise.
+// DefaultConnectionType is the connection type of a customer for whom none is given.
 const DefaultConnectionType = "OTT + Live TV"
 
-// Unprintable says what in a text has no place in one that people will read; empty
-// for a text that is fine.
+// Unprintable describes the first character that must not be in a text for people; empty if there is
+// none.
 func Unprintable(text string) string {
 	form, args := WhyUnprintable(text)
 	return fmt.Sprintf(form, args...)
@@ -19,12 +19,11 @@ func Unprintable(text string) string {
 var lineBreaksToSpaces = strings.NewReplacer("\n", " ", "\r", " ", "\t", " ")
 
 // UnprintableLines is Unprintable for a text of several lines, such as a postal
-// address: line feeds, carriage returns and tabs are fine.
+// address: it may have line feeds, carriage returns and tabs.
 func UnprintableLines(text string) string { return Unprintable(lineBreaksToSpaces.Replace(text)) }
 
-// WhyUnprintable is Unprintable taken apart, for whoever says it in another language.
-// It finds control characters, marks that turn the direction of what follows, and
-// code points that are no characters. Joiners are parts of Indian letters, and stay.
+// WhyUnprintable is Unprintable with format and arguments apart, for translations. It finds control
+// characters, direction marks and noncharacters. Joiners are allowed: Indian scripts need them.
 func WhyUnprintable(text string) (form string, args []any) {
 	if !utf8.ValidString(text) {
 		return "It is not valid UTF-8.", nil

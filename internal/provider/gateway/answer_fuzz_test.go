@@ -47,7 +47,7 @@ func FuzzProviderAnswer(f *testing.F) {
 	f.Add(200, plain, `{"reference":"CX1-2.3","status":"voided"}`)
 	f.Add(200, plain, `{"reference":"CX1-2.3","status":"pending"}`)
 
-	g, err := New(Config{URL: "https://provider.example", Timeout: patience, Token: "t0k3n"})
+	g, err := New(Config{URL: "https://provider.example", Timeout: timeout, Token: "t0k3n"})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -62,14 +62,14 @@ func FuzzProviderAnswer(f *testing.F) {
 		for question, meanings := range map[string]map[string]meaning{"apply": applyAnswers, "status": statusAnswers, "void": voidAnswers} {
 			var answer operation.Reply
 			if failed != nil {
-				answer = failed.judged().answer
+				answer = failed.result().answer
 			} else {
-				answer = g.judge(got, order, meanings).answer
+				answer = g.classify(got, order, meanings).answer
 			}
 			if plainHead.MatchString(contentType) {
-				want, notFound := byThePage(question, response.StatusCode, body)
+				want, notFound := expectedOutcome(question, response.StatusCode, body)
 				if answer.Outcome != want || answer.NotFound != notFound {
-					t.Errorf("%s: HTTP %d %q\n%q\nwas judged %+v\nwant verdict %v, not found %t", question, code, contentType, body, answer, want, notFound)
+					t.Errorf("%s: HTTP %d %q\n%q\nwas judged %+v\nwant outcome %v, not found %t", question, code, contentType, body, answer, want, notFound)
 				}
 			} else if answer.Outcome == operation.Confirmed && !jsonHead.MatchString(contentType) {
 				t.Errorf("%s: HTTP %d %q\n%q\nwas believed: %+v", question, code, contentType, body, answer)
@@ -93,8 +93,8 @@ var (
 	something = regexp.MustCompile(`[^\pZ\p{Cc}\x{202A}-\x{202E}\x{2066}-\x{2069}\x{FDD0}-\x{FDEF}]`)
 )
 
-// byThePage is the table of docs/provider-protocol.md.
-func byThePage(question string, code int, body string) (verdict operation.Outcome, notFound bool) {
+// expectedOutcome is the table of docs/provider-protocol.md.
+func expectedOutcome(question string, code int, body string) (outcome operation.Outcome, notFound bool) {
 	said, ok := readStrictly(body)
 	if !ok || len(body) > 64<<10 || code != 200 && !refusals.MatchString(fmt.Sprint(code)) {
 		return operation.Unknown, false

@@ -1,6 +1,6 @@
-// Package gateway speaks Coax's provider protocol over HTTP. It sends each order
-// once, judges what comes back to the letter, and calls everything that is not a
-// clear yes or no unknown. It retries nothing and decides nothing about money.
+// Package gateway is the HTTP client of Coax's provider protocol. It sends each order once, checks
+// replies strictly, and reports everything but a definite confirmation or rejection as unknown. It
+// retries nothing and decides nothing about money.
 package gateway
 
 import (
@@ -19,26 +19,25 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// Config is what a gateway needs to know of its provider.
+// Config holds the settings of a Gateway.
 type Config struct {
 	// URL is the provider's base address; the protocol's paths follow it.
 	URL string
-	// Timeout is the one limit on a call, from dialling to the answer's last
-	// byte.
+	// Timeout limits a whole call, from dialling to the last byte of the reply.
 	Timeout time.Duration
-	// CAFile names a PEM file with the only authorities the provider's
-	// certificate may come from; empty means the system's.
+	// CAFile is a PEM file with the authorities that are accepted for the provider's
+	// certificate; empty for the system's.
 	CAFile string
 	// Token goes with every call as a bearer token; empty means none.
 	Token Token
-	// Dial makes connections in place of the network's own way; nil for that.
+	// Dial makes connections; nil for the default.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Observe is told what became of each call, for metrics and alarms. It may
-	// be nil, and is called from many goroutines.
+	// Observe receives the outcome of each call, for metrics and alarms. It may be nil, and is
+	// called concurrently.
 	Observe func(Observation)
 }
 
-// Gateway is a provider at the other end of HTTP.
+// Gateway is a provider that is called over HTTP.
 type Gateway struct {
 	// addresses are those of the protocol's paths.
 	addresses             map[string]string
@@ -54,8 +53,7 @@ var (
 	_ operation.PasswordResetter = (*Gateway)(nil)
 )
 
-// New returns a gateway to the provider that config describes. It does not call
-// it: a provider that is down must not keep Coax from starting.
+// New returns a Gateway. It does not call the provider: Coax must start while that is down.
 func New(config Config) (*Gateway, error) {
 	base, err := baseAddress(config.URL)
 	if err != nil {
@@ -92,7 +90,7 @@ func New(config Config) (*Gateway, error) {
 	return g, nil
 }
 
-// Close lets go of idle connections.
+// Close closes idle connections.
 func (g *Gateway) Close() { g.transport.CloseIdleConnections() }
 
 // Apply sends an order, once. A caller who hangs up does not stop it: from the
@@ -103,7 +101,7 @@ func (g *Gateway) Apply(ctx context.Context, order operation.Order) operation.Re
 
 	path, known := paths[order.Kind]
 	if !known || order.Reference == "" {
-		return g.conclude(string(order.Kind), judged{
+		return g.conclude(string(order.Kind), result{
 			cause: Unreachable,
 			answer: operation.Reply{
 				Outcome: operation.Rejected,
@@ -112,17 +110,17 @@ func (g *Gateway) Apply(ctx context.Context, order operation.Order) operation.Re
 			},
 		})
 	}
-	got, failed := g.post(breakable(ctx), path, applyBody(order))
+	got, failed := g.post(withFailpoint(ctx), path, applyBody(order))
 	if failed != nil {
-		result := failed.judged()
-		if failed.neverLeft {
-			// Nothing was asked, so nothing can have been done. Only here:
-			// a status or void that did not leave says nothing about the order.
-			result.answer.Outcome, result.answer.NotSent = operation.Rejected, true
+		res := failed.result()
+		if failed.notSent {
+			// The order was not sent, so it cannot have been carried out. This does not hold
+			// for a status or void that was not sent.
+			res.answer.Outcome, res.answer.NotSent = operation.Rejected, true
 		}
-		return g.conclude(string(order.Kind), result)
+		return g.conclude(string(order.Kind), res)
 	}
-	return g.conclude(string(order.Kind), g.judge(got, order, applyAnswers))
+	return g.conclude(string(order.Kind), g.classify(got, order, applyAnswers))
 }
 
 // ResetPassword asks for a customer's app password to be replaced, once.
@@ -132,14 +130,14 @@ func (g *Gateway) ResetPassword(ctx context.Context, reset operation.PasswordRes
 
 	got, failed := g.post(ctx, pathPassword, passwordBody(reset))
 	if failed != nil {
-		result := failed.judged()
-		if failed.neverLeft {
-			result.answer.Outcome, result.answer.NotSent = operation.Rejected, true
+		res := failed.result()
+		if failed.notSent {
+			res.answer.Outcome, res.answer.NotSent = operation.Rejected, true
 		}
-		return g.conclude("reset_password", result)
+		return g.conclude("reset_password", res)
 	}
 	about := operation.Order{Reference: reset.Reference, SubscriberID: reset.SubscriberID, Mobile: reset.Mobile, Password: reset.Password}
-	return g.conclude("reset_password", g.judge(got, about, applyAnswers))
+	return g.conclude("reset_password", g.classify(got, about, applyAnswers))
 }
 
 // Status asks what became of a reference.
@@ -149,9 +147,9 @@ func (g *Gateway) Status(ctx context.Context, order operation.Order) operation.R
 
 	got, failed := g.get(ctx, pathStatus, url.Values{"reference": {order.Reference}})
 	if failed != nil {
-		return g.conclude("status", failed.judged())
+		return g.conclude("status", failed.result())
 	}
-	return g.conclude("status", g.judge(got, order, statusAnswers))
+	return g.conclude("status", g.classify(got, order, statusAnswers))
 }
 
 // Void asks for a reference never to be carried out.
@@ -161,13 +159,12 @@ func (g *Gateway) Void(ctx context.Context, order operation.Order) operation.Rep
 
 	got, failed := g.post(ctx, pathVoid, voidBody(order))
 	if failed != nil {
-		return g.conclude("void", failed.judged())
+		return g.conclude("void", failed.result())
 	}
-	return g.conclude("void", g.judge(got, order, voidAnswers))
+	return g.conclude("void", g.classify(got, order, voidAnswers))
 }
 
-// Catalogue lists what the provider sells now. Nothing is at stake, so a caller
-// who gives up is obeyed.
+// Catalogue lists what the provider sells. It changes nothing, so it ends when ctx ends.
 func (g *Gateway) Catalogue(ctx context.Context) ([]catalogue.Component, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()
@@ -181,45 +178,44 @@ func (g *Gateway) Catalogue(ctx context.Context) ([]catalogue.Component, error) 
 		components, failed = g.readCatalogue(got.fields)
 	}
 	if failed != nil {
-		g.conclude("catalogue", failed.judged())
+		g.conclude("catalogue", failed.result())
 		return nil, fmt.Errorf("read the provider's catalogue: %s", failed.detail)
 	}
-	g.conclude("catalogue", judged{cause: Answered})
+	g.conclude("catalogue", result{cause: Answered})
 	return components, nil
 }
 
-// ProbeReference is a reference no operation has. The provider says so if it is
-// well.
+// ProbeReference is a reference that no operation has. A working provider replies that it is unknown.
 const ProbeReference = "probe"
 
-// Probe finds out whether the provider answers at all. It asks what recovery
-// would ask, so that a provider which only looks alive does not pass.
+// Probe reports whether the provider answers. It makes the call that review makes, so that a provider
+// which only accepts connections does not pass.
 func (g *Gateway) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()
 
 	got, failed := g.get(ctx, pathStatus, url.Values{"reference": {ProbeReference}})
 	if failed != nil {
-		g.conclude("probe", failed.judged())
+		g.conclude("probe", failed.result())
 		return fmt.Errorf("probe the provider: %s", failed.detail)
 	}
-	result := g.judge(got, operation.Order{Reference: ProbeReference}, statusAnswers)
-	g.conclude("probe", result)
-	if result.cause != Answered && result.cause != Undecided {
-		return fmt.Errorf("probe the provider: %s", result.answer.Detail)
+	res := g.classify(got, operation.Order{Reference: ProbeReference}, statusAnswers)
+	g.conclude("probe", res)
+	if res.cause != Answered && res.cause != Undecided {
+		return fmt.Errorf("probe the provider: %s", res.answer.Detail)
 	}
 	return nil
 }
 
-// detached is the context of a call that the caller's patience does not touch.
+// detached returns a context that does not end with the caller's.
 func (g *Gateway) detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), g.timeout)
 }
 
-// conclude reports a call and hands its answer on.
-func (g *Gateway) conclude(what string, result judged) operation.Reply {
-	g.observe(Observation{What: what, Cause: result.cause, Verdict: result.answer.Outcome})
-	return result.answer
+// conclude reports a call to Observe and returns its reply.
+func (g *Gateway) conclude(what string, res result) operation.Reply {
+	g.observe(Observation{What: what, Cause: res.cause, Outcome: res.answer.Outcome})
+	return res.answer
 }
 
 func baseAddress(raw string) (*url.URL, error) {

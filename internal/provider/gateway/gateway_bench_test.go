@@ -45,7 +45,7 @@ func BenchmarkJudge(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if got := g.judge(reply{http.StatusOK, fields}, order, applyAnswers); got.cause != Answered {
+		if got := g.classify(reply{http.StatusOK, fields}, order, applyAnswers); got.cause != Answered {
 			b.Fatalf("%+v", got)
 		}
 	}

@@ -20,13 +20,13 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// patience is never exhausted on a machine that is merely busy.
-const patience = 2 * time.Minute
+// timeout is never exhausted on a machine that is merely busy.
+const timeout = 2 * time.Minute
 
 func open(t testing.TB, config Config) *Gateway {
 	t.Helper()
 	if config.Timeout == 0 {
-		config.Timeout = patience
+		config.Timeout = timeout
 	}
 	g, err := New(config)
 	if err != nil {

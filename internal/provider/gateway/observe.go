@@ -6,50 +6,50 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// Cause is why a call ended as it did: finer than a verdict, for metrics and
-// alarms. Money never depends on it.
+// Cause is how a call ended, in more detail than its outcome, for metrics and alarms. Money never
+// depends on it.
 type Cause string
 
 // The ways a call can end.
 const (
-	Answered    Cause = "answered"           // a definite answer, to the letter
-	Undecided   Cause = "undecided"          // to the letter, but the provider cannot say yet
-	Unreachable Cause = "unreachable"        // no connection came about: nothing was sent
-	Certificate Cause = "certificate"        // the same, because its certificate was not accepted
-	TimedOut    Cause = "timed_out"          // no whole answer in time
-	Interrupted Cause = "interrupted"        // the connection ended before a whole answer
+	Answered    Cause = "answered"           // a definite, valid reply
+	Undecided   Cause = "undecided"          // a valid reply without a definite outcome
+	Unreachable Cause = "unreachable"        // no connection: nothing was sent
+	Certificate Cause = "certificate"        // no connection, because the certificate was not accepted
+	TimedOut    Cause = "timed_out"          // no complete reply in time
+	Interrupted Cause = "interrupted"        // the connection ended before the reply was complete
 	Unavailable Cause = "unavailable"        // HTTP 5xx
-	Violation   Cause = "contract_violation" // an answer that the protocol does not know
+	Violation   Cause = "contract_violation" // a reply that the protocol does not allow
 )
 
-// Observation is what became of one call.
+// Observation is the outcome of one call.
 type Observation struct {
 	// What is activate, renew, advance_renew, reset_password, status, void,
 	// catalogue or probe.
 	What    string
 	Cause   Cause
-	Verdict operation.Outcome
+	Outcome operation.Outcome
 }
 
-// failure is a call without an answer that can be judged.
+// failure is a call without a valid reply.
 type failure struct {
 	cause Cause
-	// neverLeft: no connection was ever handed to the call.
-	neverLeft bool
-	detail    string
+	// notSent: the call never had a connection.
+	notSent bool
+	detail  string
 }
 
 func violation(format string, args ...any) *failure {
 	return &failure{cause: Violation, detail: fmt.Sprintf(format, args...)}
 }
 
-// judged is an answer with its cause.
-type judged struct {
+// result is a reply with its cause.
+type result struct {
 	cause  Cause
 	answer operation.Reply
 }
 
-// judged is what a failure means for an order: nothing is known.
-func (f *failure) judged() judged {
-	return judged{cause: f.cause, answer: operation.Reply{Detail: f.detail}}
+// result is the result of a failed call: the outcome is unknown.
+func (f *failure) result() result {
+	return result{cause: f.cause, answer: operation.Reply{Detail: f.detail}}
 }

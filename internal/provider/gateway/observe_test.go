@@ -42,7 +42,7 @@ func TestObserve_Cause(t *testing.T) {
 			answer := g.Apply(context.Background(), order)
 			g.Status(context.Background(), order)
 			if len(got) != 2 || got[0] != (Observation{"activate", tt.want, answer.Outcome}) || got[1].What != "status" || got[1].Cause != tt.want {
-				t.Errorf("observed %v; want %s twice, with the verdict %s", got, tt.want, answer.Outcome)
+				t.Errorf("observed %v; want %s twice, with the outcome %s", got, tt.want, answer.Outcome)
 			}
 		})
 	}

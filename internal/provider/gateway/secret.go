@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// Token is what the provider knows us by. It shows itself to nobody.
+// Token is the bearer token for the provider. It is redacted wherever it is printed.
 type Token string
 
 const hidden = "[secret]"
@@ -29,11 +29,11 @@ func (t Token) check() error {
 	return nil
 }
 
-// maxMessage is how much of the provider's word for people is kept.
+// maxMessage is the length to which the provider's message is cut.
 const maxMessage = 500
 
-// message makes a provider's text fit to be kept and shown. One that repeats a
-// secret is not shown at all: it would be kept, and the password must not be.
+// message makes a provider's text fit to be stored and shown. One that repeats a secret is replaced:
+// passwords must not be stored.
 func (g *Gateway) message(text, password string) string {
 	if g.reveals(text, password) {
 		return "The provider's message is not shown, because it repeats a secret."
@@ -41,7 +41,7 @@ func (g *Gateway) message(text, password string) string {
 	return tidy(text)
 }
 
-// tidy makes a text from outside fit to be kept.
+// tidy replaces unprintable characters and cuts the text.
 func tidy(text string) string {
 	text = strings.TrimSpace(strings.Map(plain, text))
 	return cut(text, maxMessage)
@@ -54,7 +54,7 @@ func cut(text string, length int) string {
 	return text
 }
 
-// quoted shows staff a value that the provider sent and that did not fit.
+// quoted quotes an unexpected value for staff.
 func (g *Gateway) quoted(text, password string) string {
 	if g.reveals(text, password) {
 		return hidden
@@ -67,8 +67,8 @@ func (g *Gateway) reveals(text, password string) bool {
 		g.token != "" && strings.Contains(text, string(g.token))
 }
 
-// plain turns what has no place in a text into a space: control characters,
-// which one of our stores refuses, and marks that reorder what follows them.
+// plain replaces by a space: control characters, which PostgreSQL refuses in part, direction marks and
+// noncharacters.
 func plain(r rune) rune {
 	switch {
 	case unicode.IsControl(r),

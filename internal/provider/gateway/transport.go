@@ -23,13 +23,13 @@ import (
 	"github.com/coaxhq/coax/internal/strictjson"
 )
 
-// maxAnswer is how much of an answer is read, headers and body each.
+// maxAnswer limits the headers and the body of a reply, each.
 const maxAnswer = 64 << 10
 
-// newTransport makes a transport that does nothing of its own accord: no proxy
-// from the environment, no compression, no HTTP/2, nothing below TLS 1.2.
+// newTransport returns a transport without automatic features: no proxy from the environment, no
+// compression, no HTTP/2, nothing below TLS 1.2.
 func newTransport(config Config) (*http.Transport, error) {
-	// A connection after a pause need not prove again who the provider is.
+	// New connections resume TLS sessions.
 	trust := &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)}
 	if config.CAFile != "" {
 		pem, err := os.ReadFile(config.CAFile)
@@ -43,8 +43,8 @@ func newTransport(config Config) (*http.Transport, error) {
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	// A dial can outlive its call, since net/http keeps the connection for the
-	// next one; so it has a limit of its own.
+	// A dial can outlive its call, since net/http keeps the connection for the next one; so it
+	// has its own timeout.
 	dial := config.Dial
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: config.Timeout}).DialContext
@@ -57,51 +57,48 @@ func newTransport(config Config) (*http.Transport, error) {
 		DisableCompression:     true,
 		Protocols:              protocols,
 		MaxResponseHeaderBytes: maxAnswer,
-		// As many connections stay open as there were calls at once. They are
-		// let go before a provider is likely to: a call that meets a
-		// connection being closed ends in doubt.
+		// Idle connections are closed before the provider is likely to close them: a call on
+		// a connection that is being closed has an unknown outcome.
 		MaxIdleConnsPerHost: 512,
 		IdleConnTimeout:     30 * time.Second,
 	}, nil
 }
 
-// reply is an answer that could be read: 200 or 4xx, with one JSON object.
+// reply is a readable reply: HTTP 200 or 4xx with one JSON object.
 type reply struct {
 	code   int
 	fields map[string]any
 }
 
 func (g *Gateway) post(ctx context.Context, path string, body []byte) (reply, *failure) {
-	ctx, connected := watched(ctx)
+	ctx, connected := withConnTrace(ctx)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, g.addresses[path], bytes.NewReader(body))
 	if err != nil {
-		return reply{}, unsendable()
+		return reply{}, invalidRequest()
 	}
-	// Without this net/http could send the body a second time, on another
-	// connection, and say nothing. For the same reason the reference travels
-	// in the body and never as an Idempotency-Key.
+	// With GetBody net/http could silently send the body again on another connection. For the
+	// same reason the reference is in the body and not in an Idempotency-Key header.
 	request.GetBody = nil
 	request.Header = g.postHeader
 	return g.exchange(request, connected)
 }
 
 func (g *Gateway) get(ctx context.Context, path string, query url.Values) (reply, *failure) {
-	ctx, connected := watched(ctx)
+	ctx, connected := withConnTrace(ctx)
 	address := g.addresses[path]
 	if len(query) > 0 {
 		address += "?" + query.Encode()
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return reply{}, unsendable()
+		return reply{}, invalidRequest()
 	}
 	request.Header = g.getHeader
 	return g.exchange(request, connected)
 }
 
-// headers are what goes with every question and, with a media type, with every
-// order. All calls share them: a transport reads them, and an http.Client, which
-// would add to them, is not asked.
+// headers returns the headers of GET and POST requests. All calls share them: the transport does not
+// modify them, unlike an http.Client.
 func headers(token Token) (get, post http.Header) {
 	get = http.Header{
 		"Accept":          {"application/json"},
@@ -116,19 +113,17 @@ func headers(token Token) (get, post http.Header) {
 	return get, post
 }
 
-// watched is a context that notices whether its call was handed a connection.
-// One that was, new or used before, may have carried bytes; only a call that never
-// got one provably sent nothing.
-func watched(ctx context.Context) (context.Context, *atomic.Bool) {
+// withConnTrace returns a context that records whether its call got a connection. Only a call that
+// never got one has certainly sent nothing.
+func withConnTrace(ctx context.Context) (context.Context, *atomic.Bool) {
 	connected := new(atomic.Bool)
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	}), connected
 }
 
-// breakable is a context under which a test can break the program when the last
-// byte of an order has left. Questions do not come by there.
-func breakable(ctx context.Context) context.Context {
+// withFailpoint returns a context with a failpoint after the last byte of an order was sent.
+func withFailpoint(ctx context.Context) context.Context {
 	if !failpoint.Enabled {
 		return ctx
 	}
@@ -137,12 +132,12 @@ func breakable(ctx context.Context) context.Context {
 	})
 }
 
-func unsendable() *failure {
-	return &failure{cause: Unreachable, neverLeft: true, detail: "no request could be made for the provider's address"}
+func invalidRequest() *failure {
+	return &failure{cause: Unreachable, notSent: true, detail: "no request could be made for the provider's address"}
 }
 
-// exchange sends a request and reads the answer. The transport is asked
-// directly: an http.Client would follow redirects and keep cookies.
+// exchange sends a request and reads the reply. It uses the transport itself: an http.Client would
+// follow redirects and keep cookies.
 func (g *Gateway) exchange(request *http.Request, connected *atomic.Bool) (reply, *failure) {
 	response, err := g.transport.RoundTrip(request)
 	if err != nil && !connected.Load() {
@@ -155,7 +150,7 @@ func (g *Gateway) exchange(request *http.Request, connected *atomic.Bool) (reply
 	return read(response)
 }
 
-// read takes an answer only if it is whole and plain.
+// read reads a complete reply.
 func read(response *http.Response) (reply, *failure) {
 	code := response.StatusCode
 	switch {
@@ -166,7 +161,7 @@ func read(response *http.Response) (reply, *failure) {
 	case code != http.StatusOK && code < 400:
 		return reply{}, violation("the provider answered HTTP %d, which the protocol does not know; redirects are not followed", code)
 	}
-	if why := unfit(response); why != "" {
+	if why := checkHeaders(response); why != "" {
 		return reply{}, violation("the provider answered HTTP %d %s", code, why)
 	}
 	body, err := readBody(response)
@@ -183,8 +178,7 @@ func read(response *http.Response) (reply, *failure) {
 	return reply{code: code, fields: fields}, nil
 }
 
-// readBody reads an answer's body, and of one without a given length no more than
-// shows that it is too long.
+// readBody reads a reply's body; without a Content-Length, at most one byte more than is allowed.
 func readBody(response *http.Response) ([]byte, error) {
 	if response.ContentLength < 0 {
 		return io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
@@ -194,8 +188,8 @@ func readBody(response *http.Response) ([]byte, error) {
 	return body, err
 }
 
-// unfit says what is wrong with an answer before its body is read.
-func unfit(response *http.Response) string {
+// checkHeaders says what is wrong with a reply's headers; empty if nothing is.
+func checkHeaders(response *http.Response) string {
 	types := response.Header["Content-Type"]
 	if len(types) != 1 || !isJSON(types[0]) {
 		return "whose Content-Type is not application/json"
@@ -208,7 +202,7 @@ func unfit(response *http.Response) string {
 	if response.ContentLength > maxAnswer {
 		return fmt.Sprintf("with more than %d bytes", maxAnswer)
 	}
-	// A body that ends with its connection cannot be told from one cut off.
+	// A body that ends with its connection may be truncated.
 	if response.ContentLength < 0 && len(response.TransferEncoding) == 0 {
 		return "without a length"
 	}
@@ -220,7 +214,7 @@ func isJSON(contentType string) bool {
 		return true
 	}
 	media, parameters, err := mime.ParseMediaType(contentType)
-	// mime drops pieces of a parameter (charset*1=latin1) without a word.
+	// mime silently drops continued parameters (charset*1=latin1).
 	if err != nil || media != "application/json" || strings.Contains(contentType, "*") {
 		return false
 	}
@@ -232,10 +226,10 @@ func isJSON(contentType string) bool {
 	return true
 }
 
-// notConnected explains a call that never got a connection. Nothing was sent
-// yet, so the error cannot repeat anything secret.
+// notConnected describes a call that never got a connection. Nothing was sent, so the error cannot
+// repeat a secret.
 func notConnected(err error) *failure {
-	failed := &failure{cause: Unreachable, neverLeft: true}
+	failed := &failure{cause: Unreachable, notSent: true}
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &certificate):
@@ -249,8 +243,8 @@ func notConnected(err error) *failure {
 	return failed
 }
 
-// broken explains a call that got a connection and no whole answer. The error's
-// own text may quote what the provider sent, so it is not passed on.
+// broken describes a call that got a connection and no complete reply. The error's text may quote the
+// provider, so it is not used.
 func broken(err error) *failure {
 	switch {
 	case timedOut(err):

@@ -38,7 +38,7 @@ type applyCall struct {
 	*newCustomer
 }
 
-// newCustomer is what the provider learns about a person, once.
+// newCustomer is sent with an activation only.
 type newCustomer struct {
 	Name     string `json:"name,omitempty"`
 	Email    string `json:"email,omitempty"`
@@ -53,15 +53,14 @@ func applyBody(order operation.Order) []byte {
 	if !order.ExpiresAt.IsZero() {
 		call.ExpiresAt = order.ExpiresAt.In(subscription.IST).Format(time.RFC3339)
 	}
-	// A renewal names the subscriber; who that is the provider knows.
+	// For a renewal the provider knows the customer.
 	if order.Kind == operation.Activate {
 		call.newCustomer = &newCustomer{Name: order.Name, Email: order.Email, Password: order.Password}
 	}
 	return encode(call)
 }
 
-// passwordBody names the customer and the new password. There is no component: the
-// password is the customer's, whatever they watch.
+// passwordBody has no component: the password is the customer's, for all components.
 func passwordBody(reset operation.PasswordReset) []byte {
 	return encode(struct {
 		Reference    string `json:"reference"`
@@ -85,8 +84,7 @@ func about(order operation.Order) orderBody {
 func encode(body any) []byte {
 	text, err := json.Marshal(body)
 	if err != nil {
-		// Structs of strings and numbers always encode.
-		panic(err)
+		panic(err) // structs of strings and numbers always encode
 	}
 	return text
 }

@@ -9,83 +9,82 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// meaning is what one status of the protocol comes to.
+// meaning is the meaning of one status of the protocol.
 type meaning struct {
-	verdict  operation.Outcome
+	outcome  operation.Outcome
 	notFound bool
-	// refusal: it may also come with a 4xx, as web frameworks like to.
+	// refusal: the status may also come with HTTP 4xx.
 	refusal bool
 	detail  string
 }
 
-// What may be answered to each question. A status that is not listed under the
-// question, "voided" to an order or "rejected" to a void, means nothing: the
-// latter might as well say that the void was refused.
+// The valid statuses of each call. Others are protocol violations, such as "rejected" for a void: it
+// might mean that the void was refused.
 var (
 	applyAnswers = map[string]meaning{
-		"applied":  {verdict: operation.Confirmed},
-		"rejected": {verdict: operation.Rejected, refusal: true},
+		"applied":  {outcome: operation.Confirmed},
+		"rejected": {outcome: operation.Rejected, refusal: true},
 		"pending":  {detail: "the provider has taken the order and not carried it out yet"},
 	}
 	statusAnswers = map[string]meaning{
-		"applied":           {verdict: operation.Confirmed},
-		"rejected":          {verdict: operation.Rejected, refusal: true},
-		"voided":            {verdict: operation.Rejected, detail: "the provider was told before never to carry it out"},
+		"applied":           {outcome: operation.Confirmed},
+		"rejected":          {outcome: operation.Rejected, refusal: true},
+		"voided":            {outcome: operation.Rejected, detail: "the provider was told before never to carry it out"},
 		"pending":           {detail: "the provider has taken the order and not carried it out yet"},
 		"unknown_reference": {notFound: true, refusal: true, detail: "the provider does not know the reference"},
 	}
 	voidAnswers = map[string]meaning{
-		"applied": {verdict: operation.Confirmed},
-		"voided":  {verdict: operation.Rejected},
+		"applied": {outcome: operation.Confirmed},
+		"voided":  {outcome: operation.Rejected},
 	}
 )
 
-// judge holds an answer against the order it should be about.
-func (g *Gateway) judge(got reply, order operation.Order, meanings map[string]meaning) judged {
+// classify checks a reply against its order and returns what it means.
+func (g *Gateway) classify(got reply, order operation.Order, meanings map[string]meaning) result {
 	said, wrong := readAnswer(got.fields)
 	if wrong != "" {
-		return violation("HTTP %d, but %s", got.code, wrong).judged()
+		return violation("HTTP %d, but %s", got.code, wrong).result()
 	}
-	if wrong := g.misfit(said, order); wrong != "" {
-		result := violation("HTTP %d, but %s", got.code, wrong).judged()
-		result.answer.Mismatch = true
-		return result
+	if wrong := g.mismatch(said, order); wrong != "" {
+		res := violation("HTTP %d, but %s", got.code, wrong).result()
+		res.answer.Mismatch = true
+		return res
 	}
 
 	means, known := meanings[said.status]
 	switch {
 	case !known:
-		return violation("HTTP %d with a status that does not answer the question: %s", got.code, g.quoted(said.status, order.Password)).judged()
+		return violation("HTTP %d with a status that does not answer the question: %s", got.code, g.quoted(said.status, order.Password)).result()
 	case got.code != http.StatusOK && !means.refusal:
-		return violation("status %q with HTTP %d", said.status, got.code).judged()
+		return violation("status %q with HTTP %d", said.status, got.code).result()
 	case said.status == "applied" && said.transaction == "":
-		return violation("status %q without a transaction_id", said.status).judged()
+		return violation("status %q without a transaction_id", said.status).result()
 	case g.reveals(said.transaction, order.Password):
-		return violation("status %q with a transaction_id that repeats a secret", said.status).judged()
+		return violation("status %q with a transaction_id that repeats a secret", said.status).result()
 	case said.status == "rejected" && tidy(said.message) == "":
-		return violation("status %q without a message", said.status).judged()
+		return violation("status %q without a message", said.status).result()
 	}
-	result := judged{cause: Answered, answer: operation.Reply{
-		Outcome:     means.verdict,
+	res := result{cause: Answered, answer: operation.Reply{
+		Outcome:     means.outcome,
 		NotFound:    means.notFound,
 		Transaction: said.transaction,
 		Message:     g.message(said.message, order.Password),
 		Detail:      means.detail,
 	}}
-	if means.verdict == operation.Unknown {
-		result.cause = Undecided
+	if means.outcome == operation.Unknown {
+		res.cause = Undecided
 	}
 	if said.status == "voided" {
-		// A message with a rejection is why the provider refused the order. What
-		// it says beside a void is not: it never judged the order at all.
-		result.answer.Message, result.answer.Detail = "", cmp.Or(result.answer.Detail, result.answer.Message)
+		// The message of a rejection is the provider's reason. The message of a void is not:
+		// the provider did not reject the order.
+		res.answer.Message, res.answer.Detail = "", cmp.Or(res.answer.Detail, res.answer.Message)
 	}
-	return result
+	return res
 }
 
-// misfit says where an answer is about something else than the order. What it
-// repeats must be exact. A success repeats everything; it would be believed.
-func (g *Gateway) misfit(said answer, order operation.Order) string {
+// mismatch says in which field a reply is about another order. What it repeats must be exact, and a
+// confirmation must repeat everything.
+func (g *Gateway) mismatch(said answer, order operation.Order) string {
 	whole := said.status == "applied"
 	for _, echo := range []struct {
 		name      string
@@ -95,7 +94,7 @@ func (g *Gateway) misfit(said answer, order operation.Order) string {
 		{"reference", said.reference, order.Reference, true},
 		{"subscriber_id", said.subscriberID, order.SubscriberID, whole},
 		{"mobile", said.mobile, order.Mobile, whole},
-		// What is about no component, such as a password, repeats none.
+		// A password reset has no component.
 		{"component", said.component, order.Component, whole && order.Component != ""},
 	} {
 		_, given := said.given[echo.name]
@@ -109,15 +108,14 @@ func (g *Gateway) misfit(said answer, order operation.Order) string {
 	return ""
 }
 
-// answer is what the provider said about a reference.
+// answer is the fields of a reply.
 type answer struct {
 	reference, subscriberID, mobile, component string
 	status, transaction, message               string
 	given                                      map[string]any
 }
 
-// readAnswer takes the known fields out of an object. Others may be there, for
-// a provider that has more to say; a known one that is no text spoils it all.
+// readAnswer reads the known fields of an object, which must be strings. Other fields are ignored.
 func readAnswer(fields map[string]any) (said answer, wrong string) {
 	said.given = fields
 	for _, field := range []struct {
@@ -145,8 +143,7 @@ func readAnswer(fields map[string]any) (said answer, wrong string) {
 	return said, ""
 }
 
-// isNumber reports whether a text can be kept as a provider's transaction
-// number; none is fine here.
+// isNumber reports whether a text can be stored as a provider's transaction number; it may be empty.
 func isNumber(text string) bool {
 	for _, b := range []byte(text) {
 		if b <= ' ' || b > '~' {
@@ -156,8 +153,8 @@ func isNumber(text string) bool {
 	return len(text) <= 100
 }
 
-// readCatalogue takes a catalogue only as a whole: half of one would take plans
-// out of sale that the provider still sells.
+// readCatalogue accepts only a catalogue without errors: a part of one would make plans unavailable
+// that the provider still sells.
 func (g *Gateway) readCatalogue(fields map[string]any) ([]catalogue.Component, *failure) {
 	listed, ok := fields["components"].([]any)
 	if !ok {
