@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// patch is a planted bug as it lies in testdata: some words for people, and then
-// what to change.
+// patch is a planted bug of testdata: a description and a diff.
 type patch struct {
 	name  string
 	words string
@@ -51,9 +50,8 @@ func (p patch) packages() []string {
 	return all
 }
 
-// overlay writes the files as they are with the bug into folder, and a list by
-// which the go command takes them for the real ones. The tree itself stays as it
-// is, and whatever the bug does not touch comes out of the build cache.
+// overlay writes the patched files into folder, and an overlay file for the go command. The tree
+// itself is not changed, and unpatched packages come from the build cache.
 func (p patch) overlay(root, folder string) (list string, err error) {
 	replace := map[string]string{}
 	for _, file := range p.files {
@@ -89,8 +87,7 @@ func (p patch) overlay(root, folder string) (list string, err error) {
 	return list, os.WriteFile(list, text, 0o600)
 }
 
-// outsideRepositories keeps git from taking folder for a part of a repository
-// around it, whose own files it would then look for.
+// outsideRepositories keeps git from looking for a repository above folder.
 func outsideRepositories(folder string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(one string) bool { return strings.HasPrefix(one, "GIT_") })
 	return append(env, "GIT_CEILING_DIRECTORIES="+filepath.Dir(folder))

@@ -1,9 +1,7 @@
-// Package planted tests the tests. Each file in testdata is a bug that a good
-// engineer could write: small, and harmless as long as nothing goes wrong. Tests that
-// know nothing of the bug have to find it: README.md has the table of who does.
+// Package planted tests the tests. Each file in testdata is a bug that a good engineer could write.
+// The tests listed in README.md have to find it without knowing of it.
 //
-// `make test` makes sure that each plant still applies to the code. `make planted`
-// has all of them found.
+// `make test` checks that each patch applies. `make planted` runs the tests that have to find them.
 package planted
 
 import (
@@ -25,7 +23,7 @@ func root(t *testing.T) string {
 	return folder
 }
 
-// needsGit: patches are applied by git, which whoever cloned this has.
+// needsGit skips the test without git, which applies the patches.
 func needsGit(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
@@ -53,7 +51,7 @@ func TestPlants_TableMatchesFiles(t *testing.T) {
 			continue
 		}
 		if len(strings.Fields(bug.words)) < 20 {
-			t.Errorf("%s says too little about itself: %q", p.patch, bug.words)
+			t.Errorf("%s is described too briefly: %q", p.patch, bug.words)
 		}
 	}
 	if !slices.Equal(there, listed) {
@@ -74,7 +72,7 @@ func TestPlants_ApplyToTheCode(t *testing.T) {
 	}
 }
 
-// The README tells people which tier finds which bug, as the table here has it.
+// The README has the table of plants.
 func TestReadme_HasTheTableOfPlants(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
@@ -102,7 +100,7 @@ func TestReadme_HasTheTableOfPlants(t *testing.T) {
 	}
 }
 
-// hunt lets a detector search the tree with the plant.
+// hunt runs a detector on the patched tree.
 func (p plant) hunt(t *testing.T, d detector) (finding, error) {
 	bug, err := readPatch(p.patch)
 	if err != nil {

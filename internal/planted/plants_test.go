@@ -19,8 +19,7 @@ type plant struct {
 	by []detector
 }
 
-// inTest is the package of `make test` that has to find the bug. Any failure counts:
-// it stops whoever made the mistake.
+// inTest is the detector of `make test`. Any failure of the package counts.
 func (p plant) inTest() (d detector, is bool) {
 	if p.test == "" {
 		return d, false
@@ -42,27 +41,24 @@ func anyFailure() func(string) (sighting, bool) {
 	}
 }
 
-// Which plant needs what to show is told beside it, for whoever has to make a
-// detector find it again.
+// The comment above each plant says what must happen for the bug to show.
 var plants = []plant{
 	// A commit that fails, or a look at the books, between the two.
 	{patch: "01-two-commit-reserve", test: "internal/sim", by: []detector{simulation, exhaustive, torture}},
 	// Two requests of one operator that have both read the balance.
 	{patch: "02-read-then-write-balance", test: "internal/sim", by: []detector{simulation}},
-	// A node that sleeps through its lease, or tries a settlement again that had
-	// taken hold.
+	// A node whose lease expires, or that repeats a settlement that was committed.
 	{patch: "03-settle-without-epoch", test: "internal/store/sqlite", by: []detector{simulation, exhaustive}},
-	// A client that hangs up while the provider works, and somebody who asks why an
-	// operation was taken from a holder who was well: the money comes right.
+	// A client that hangs up during the provider call. The money is right in the end; the
+	// simulation notices that a healthy node lost its operation.
 	{patch: "04-request-context-on-settle", test: "internal/operation", by: []detector{simulation}},
-	// An answer that is lost after the deed.
+	// A reply that is lost after the order was carried out.
 	{patch: "05-refund-on-timeout", test: "internal/operation", by: []detector{simulation, exhaustive}},
-	// An answer that cannot be read, without the deed.
+	// A malformed reply to an order that was not carried out.
 	{patch: "06-malformed-200-is-success", test: "internal/provider/gateway", by: []detector{spoiltAnswers}},
-	// The bytes of a request once more, at another node or after a restart.
+	// A replayed request, on another node or after a restart.
 	{patch: "07-nonce-in-memory", test: "internal/access", by: []detector{simulation}},
-	// The same five to ten minutes later, of a client whose clock is fast, and
-	// sweeping in between.
+	// A replay five to ten minutes later, of a client whose clock is ahead, after a purge.
 	{patch: "08-nonce-purge-after-300s", test: "internal/access", by: []detector{simulation}},
 	// An order repeated with another API key of the same operator.
 	{patch: "09-key-scoped-by-api-key", test: "internal/bulk", by: []detector{simulation}},
@@ -72,18 +68,17 @@ var plants = []plant{
 	{patch: "11-refusal-402-stored", test: "internal/e2e/api", by: []detector{simulation}},
 	// A low limit, and more requests than that in one minute to several nodes.
 	{patch: "12-limiter-per-node", test: "internal/access", by: []detector{simulation}},
-	// An act of staff, and within half a minute a request at a node that knows the
-	// key.
+	// A staff action, and within half a minute a request on a node that has cached the key.
 	{patch: "13-credential-cache-30s", test: "internal/store/sqlite", by: []detector{simulation}},
 	// A commission that ends in exactly half a paisa.
 	{patch: "14-float-rupees", test: "internal/store/sqlite", by: []detector{simulation}},
 	// A review that ends in a refund, and a commit that fails on the way.
 	{patch: "15-double-refund-in-recovery", test: "internal/sim", by: []detector{simulation, exhaustive}},
-	// A provider that lets a connection go which was in use before.
+	// A provider that closes a reused connection.
 	{patch: "16-provider-header-idempotency-key", test: "internal/provider/gateway", by: []detector{resendTrap}},
-	// The second one again, where there is no one writer to stand in its way.
+	// As 02, with concurrent writers.
 	{patch: "17-read-then-write-balance-postgres", test: "internal/bulk", by: []detector{races}},
-	// A staff action or a digest that was changed, and has a MAC nevertheless.
+	// A changed staff action or digest that has a MAC.
 	{patch: "18-mac-not-compared", test: "internal/audit"},
 }
 
