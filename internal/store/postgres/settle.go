@@ -62,7 +62,7 @@ func (db *DB) settleBatch(all []*settlingItem, lockTimeout time.Duration) error 
 		settle(batch, column(all, func(e *settlingItem) settling { return e.request }))
 		err := p.commitAt(batch, func() error { return failpoint.Hit("S.in") })
 		for _, e := range all {
-			e.result = e.request.After(e.request.before)
+			e.result = e.request.Apply(e.request.before)
 		}
 		return err
 	})
