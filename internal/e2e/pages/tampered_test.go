@@ -23,7 +23,7 @@ func TestAuditLog_TamperedEntryIsShown(t *testing.T) {
 	w.WaitUntil("an audit has run", func() bool { return strings.Contains(b.Get("/console/health").Body, "The books agree") })
 
 	e2e.ExecOnStore(t, w.Node.Config.Store, `UPDATE staff_acts SET actor = 'cli:nobody' WHERE id = 3`)
-	const advice = "Act 3 does not fit the one before it: it was changed, or one before it was taken out. Run coax audit, and keep the store as it is."
+	const advice = "Action 3 does not fit the one before it: it was changed, or one before it was deleted. Run coax audit, and keep the store as it is."
 	for _, path := range []string{"/console/audit-log", "/console/audit-log?verify=yes", "/console/audit-log?actor=cli:nobody", "/console/audit-log/3"} {
 		b.Get(path).Shows(t, http.StatusOK, broken, advice)
 	}
@@ -32,7 +32,7 @@ func TestAuditLog_TamperedEntryIsShown(t *testing.T) {
 	}
 	w.WaitUntil("the audit has found it", func() bool {
 		body := b.Get("/console/health").Body
-		return strings.Contains(body, "A9 act 3: its hash is") && strings.Contains(body, "A12 act 3: its MAC is wrong")
+		return strings.Contains(body, "A9 staff action 3: its hash is") && strings.Contains(body, "A12 staff action 3: its MAC is wrong")
 	})
 	b.Get("/console/health").Shows(t, http.StatusOK, "Something needs attention.", "2 violations", "Keep a copy of the store as it is, and run coax audit")
 	b.Get("/console/audit-log").Shows(t, http.StatusOK, "The last audit found 2 violations.", "The health page names them")
@@ -43,7 +43,7 @@ func TestAuditLog_TamperedEntryIsShown(t *testing.T) {
 		t.Error("a restored entry is shown as broken")
 	}
 	e2e.ExecOnStore(t, w.Node.Config.Store, `DELETE FROM staff_acts WHERE id = 5`)
-	b.Get("/console/audit-log").Shows(t, http.StatusOK, broken, "Act 6 does not fit the one before it")
+	b.Get("/console/audit-log").Shows(t, http.StatusOK, broken, "Action 6 does not fit the one before it")
 	b.Get("/console/audit-log/6").Shows(t, http.StatusOK, broken)
 	b.Get("/console/audit-log/5").Shows(t, http.StatusNotFound)
 }
