@@ -122,8 +122,8 @@ func TestLoad_RefusesInvalidPages(t *testing.T) {
 	}{
 		"a page without a title": {[]fs.FS{fstest.MapFS{"pages/a.html": {Data: []byte(`{{define "main"}}{{end}}`)}}}, `does not define "title"`},
 		"two pages of one name":  {[]fs.FS{fstest.MapFS{"pages/a.html": {Data: []byte(page)}}, fstest.MapFS{"pages/a.html": {Data: []byte(page)}}}, "two pages called a"},
-		"a word said two ways":   {[]fs.FS{fstest.MapFS{"pages/a.html": {Data: []byte(page)}, "words/hi.json": {Data: []byte(`{"Close":"अलग"}`)}}}, `"Close" is both`},
-		"a place that got lost":  {[]fs.FS{fstest.MapFS{"pages/a.html": {Data: []byte(page)}, "words/hi.json": {Data: []byte(`{"%s of %s":"%s"}`)}}}, "has the places"},
+		"two translations":       {[]fs.FS{fstest.MapFS{"pages/a.html": {Data: []byte(page)}, "words/hi.json": {Data: []byte(`{"Close":"अलग"}`)}}}, `"Close" is both`},
+		"a verb left out":        {[]fs.FS{fstest.MapFS{"pages/a.html": {Data: []byte(page)}, "words/hi.json": {Data: []byte(`{"%s of %s":"%s"}`)}}}, "has the verbs"},
 		"a broken template":      {[]fs.FS{fstest.MapFS{"pages/a.html": {Data: []byte(page + "{{if}}")}}}, "parse pages/a.html"},
 	} {
 		t.Run(name, func(t *testing.T) {
