@@ -1,8 +1,8 @@
 //go:build failpoints
 
-// Package failpoint lets tests break a running program at named places. This is
-// the form with the build tag failpoints: the environment's COAX_FAILPOINT says
-// which place breaks, and how.
+// Package failpoint lets tests break a running program at named points. This is the form
+// with the build tag failpoints: the environment variable COAX_FAILPOINT says which point
+// breaks, and how.
 package failpoint
 
 import (
@@ -16,34 +16,33 @@ import (
 	"syscall"
 )
 
-// Enabled reports whether places can break at all.
+// Enabled reports whether failpoints are compiled in.
 const Enabled = true
 
-// armed is the place that breaks and how: NAME=kill ends the process as a power
-// failure would, NAME=error fails once, NAME=panic panics once, NAME=hold says
-// so on stderr and stays there until the process is continued (SIGCONT). It
-// breaks the first time it is come by; NAME=kill@17 does so the seventeenth time.
-var armed, action, turn = parse(os.Getenv("COAX_FAILPOINT"))
+// armed is the failpoint that breaks, and action how: NAME=kill ends the process as a power
+// failure would, NAME=error fails once, NAME=panic panics once, NAME=hold reports it on
+// stderr and waits for SIGCONT. It breaks at the first hit, NAME=kill@17 at the seventeenth.
+var armed, action, atHit = parse(os.Getenv("COAX_FAILPOINT"))
 
-func parse(text string) (name, action string, turn int64) {
+func parse(text string) (name, action string, atHit int64) {
 	name, rest, _ := strings.Cut(text, "=")
 	action, number, counted := strings.Cut(rest, "@")
 	if !counted {
 		return name, action, 1
 	}
-	turn, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || turn < 1 {
-		// A place that never breaks would look like a program that survives it.
-		panic("COAX_FAILPOINT: " + text + " does not say which time")
+	atHit, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || atHit < 1 {
+		// A failpoint that never breaks would look like a program that survives it.
+		panic("COAX_FAILPOINT: " + text + " does not say at which hit")
 	}
-	return name, action, turn
+	return name, action, atHit
 }
 
-var passed atomic.Int64
+var hits atomic.Int64
 
-// Hit breaks the program if this is the place and its time has come.
+// Hit breaks the program if this is the armed failpoint, at the chosen hit.
 func Hit(name string) error {
-	if name != armed || passed.Add(1) != turn {
+	if name != armed || hits.Add(1) != atHit {
 		return nil
 	}
 	switch action {

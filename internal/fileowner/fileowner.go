@@ -1,6 +1,6 @@
-// Package fileowner makes files that the service can open, whoever runs the command
-// that makes them: where root works in the folder of another user, a new file belongs
-// to that user. It also says who a file belongs to where it cannot be opened.
+// Package fileowner creates files that the service can open, also if root runs the command
+// that creates them: a new file belongs to the owner of its folder. It also explains
+// "permission denied" errors with the owner of the file.
 package fileowner
 
 import (
@@ -14,10 +14,9 @@ import (
 	"syscall"
 )
 
-// OpenFile opens a file for reading and writing, and makes it if it is not there.
+// OpenFile opens a file for reading and writing, and creates it if it is missing.
 func OpenFile(path string, mode os.FileMode) (*os.File, error) {
-	// Only what was made here is given away: a link that somebody has put there
-	// could lead to any file.
+	// Only a file created here changes its owner: an existing link could lead to any file.
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {
 		file, err = os.OpenFile(path, os.O_RDWR, 0)
@@ -26,25 +25,25 @@ func OpenFile(path string, mode os.FileMode) (*os.File, error) {
 	if err != nil {
 		return nil, Explain(path, err)
 	}
-	if err := giveAway(path, file.Chown); err != nil {
+	if err := chownToFolder(path, file.Chown); err != nil {
 		return nil, errors.Join(err, file.Close(), os.Remove(path))
 	}
 	return file, nil
 }
 
-// CreateTemp is os.CreateTemp.
+// CreateTemp is os.CreateTemp for a file of the folder's owner.
 func CreateTemp(folder, pattern string) (*os.File, error) {
 	file, err := os.CreateTemp(folder, pattern)
 	if err != nil {
 		return nil, Explain(filepath.Join(folder, pattern), err)
 	}
-	if err := giveAway(file.Name(), file.Chown); err != nil {
+	if err := chownToFolder(file.Name(), file.Chown); err != nil {
 		return nil, errors.Join(err, file.Close(), os.Remove(file.Name()))
 	}
 	return file, nil
 }
 
-// MkdirAll makes a folder and those above it that are missing.
+// MkdirAll creates a folder and its missing parents.
 func MkdirAll(path string, mode os.FileMode) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil
@@ -56,16 +55,15 @@ func MkdirAll(path string, mode os.FileMode) error {
 	}
 	if err := os.Mkdir(path, mode); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return os.MkdirAll(path, mode) // somebody else has made it meanwhile, or a file is there
+			return os.MkdirAll(path, mode) // another process has created it, or a file has its name
 		}
 		return Explain(path, err)
 	}
-	return giveAway(path, func(uid, gid int) error { return os.Lchown(path, uid, gid) })
+	return chownToFolder(path, func(uid, gid int) error { return os.Lchown(path, uid, gid) })
 }
 
-// giveAway makes a new file belong to whoever its folder belongs to, which only root
-// may do.
-func giveAway(path string, chown func(uid, gid int) error) error {
+// chownToFolder gives a new file to the owner of its folder, if this process is root.
+func chownToFolder(path string, chown func(uid, gid int) error) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
@@ -91,9 +89,9 @@ func ownerOf(path string) (uid, gid int, err error) {
 	return int(stat.Uid), int(stat.Gid), nil
 }
 
-// PermissionError is a file that this process may not open.
+// PermissionError says why this process may not open a file.
 type PermissionError struct {
-	// Path is what keeps it from that: the file, or a folder above it.
+	// Path is the cause: the file, or a folder above it.
 	Path string
 	// Owner and Process are users, such as "coax (uid 997)".
 	Owner, Process string
@@ -118,7 +116,7 @@ func Explain(path string, err error) error {
 	if errors.As(err, &explained) {
 		return err
 	}
-	// Of a file that is not there, or cannot be seen, the nearest folder is the cause.
+	// If the file is missing or cannot be seen, the nearest folder is the cause.
 	for {
 		if _, statErr := os.Stat(path); statErr == nil || filepath.Dir(path) == path {
 			break
@@ -139,7 +137,7 @@ func cure(path string, uid, me int) string {
 	case uid == me:
 		return fmt.Sprintf("run `chmod u+rwX %s`", path)
 	case uid == 0 || err == nil && folder == me:
-		// It was made by root, or by somebody else in this user's folder.
+		// It was created by root, or by another user in this user's folder.
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
 			return fmt.Sprintf("name a folder of %s's, or give it this one: run `chown %s: %s` as root", name(me), name(me), path)
 		}
@@ -148,7 +146,7 @@ func cure(path string, uid, me int) string {
 	return fmt.Sprintf("run this as %s, such as with `sudo -u %s`", name(uid), name(uid))
 }
 
-// name is a user as chown and sudo take one.
+// name returns a user as chown and sudo take it.
 func name(uid int) string {
 	if known, err := user.LookupId(strconv.Itoa(uid)); err == nil {
 		return known.Username

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// nobody owns the folders that these tests make as root.
+// nobody is the user that owns the folders which these tests create as root.
 const nobody = 65534
 
-// foreign is a folder of another user's where this process is root, else its own.
+// foreign returns a folder of another user if this process is root, else an own one.
 func foreign(t *testing.T) (folder string, uid int) {
 	t.Helper()
 	folder = t.TempDir()
@@ -36,7 +36,7 @@ func belongsTo(t *testing.T, path string, uid int) {
 	}
 }
 
-func TestNewFilesAndFolders_BelongToTheFoldersOwner(t *testing.T) {
+func TestNewFiles_BelongToTheFoldersOwner(t *testing.T) {
 	folder, uid := foreign(t)
 	if err := MkdirAll(filepath.Join(folder, "a", "b"), 0o700); err != nil {
 		t.Fatal(err)
@@ -56,8 +56,8 @@ func TestNewFilesAndFolders_BelongToTheFoldersOwner(t *testing.T) {
 	}
 }
 
-// The folder's owner could put a link there and have root give a file of root's away.
-func TestOpenFile_KeepsTheOwnerOfWhatIsThere(t *testing.T) {
+// The folder's owner could create a link and make root give away a file of root.
+func TestOpenFile_KeepsOwnerOfExistingFile(t *testing.T) {
 	folder, _ := foreign(t)
 	mine := filepath.Join(t.TempDir(), "mine")
 	if err := os.WriteFile(mine, []byte("text"), 0o600); err != nil {
@@ -75,10 +75,10 @@ func TestOpenFile_KeepsTheOwnerOfWhatIsThere(t *testing.T) {
 	belongsTo(t, mine, os.Geteuid())
 	if file, err := OpenFile(dangling, 0o600); err == nil {
 		file.Close()
-		t.Error("a file was made where a link leads")
+		t.Error("a file was created through a link")
 	}
 	if _, err := os.Stat(mine + ".none"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("what the link leads to: %v; want nothing there", err)
+		t.Errorf("the target of the link: %v; want none", err)
 	}
 }
 

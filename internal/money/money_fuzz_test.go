@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzAmount holds reading, writing and sharing against exact fractions of any
-// size, which neither round nor overflow.
+// FuzzAmount compares parsing, formatting and ShareHalfUp with math/big, which neither
+// rounds nor overflows.
 func FuzzAmount(f *testing.F) {
 	for _, text := range []string{
 		"0", "349", "349.5", "349.50", "-0.01", "+5", "007", "-0", "10000000000000.00", "10000000000000.01", "-10000000000000.01",
@@ -20,20 +20,20 @@ func FuzzAmount(f *testing.F) {
 	f.Add("1", int64(-9223372036854775808), uint16(10000))
 	f.Add("1", int64(1), uint16(5000))
 	f.Fuzz(func(t *testing.T, text string, paise int64, basisPoints uint16) {
-		readsAsPeopleWrite(t, text)
-		writesTwoDecimals(t, Paise(paise))
+		checkParse(t, text)
+		checkString(t, Paise(paise))
 		if paise >= 0 && paise <= Max {
-			sharesHalfUp(t, Paise(paise), int(basisPoints))
+			checkShareHalfUp(t, Paise(paise), int(basisPoints))
 		}
 	})
 }
 
-var asPeopleWrite = regexp.MustCompile(`^[-+]?[0-9]+(\.[0-9]{1,2})?$`)
+var validAmount = regexp.MustCompile(`^[-+]?[0-9]+(\.[0-9]{1,2})?$`)
 
-func readsAsPeopleWrite(t *testing.T, text string) {
+func checkParse(t *testing.T, text string) {
 	t.Helper()
 	got, err := Parse(text)
-	want, isNumber := new(big.Rat), asPeopleWrite.MatchString(text)
+	want, isNumber := new(big.Rat), validAmount.MatchString(text)
 	if isNumber {
 		want.SetString(text)
 		want.Mul(want, big.NewRat(100, 1))
@@ -43,7 +43,7 @@ func readsAsPeopleWrite(t *testing.T, text string) {
 		t.Errorf("Parse(%q) = %d paise, %v; want %s (an amount: %t)", text, got.Paise(), err, want, isNumber)
 	}
 
-	// In JSON it is the same, less what JSON calls no number, and plus white space.
+	// JSON takes the same amounts, except those that are no JSON numbers, and white space.
 	var inJSON Amount
 	err = json.Unmarshal([]byte(text), &inJSON)
 	trimmed := strings.Trim(text, " \t\r\n")
@@ -54,7 +54,7 @@ func readsAsPeopleWrite(t *testing.T, text string) {
 
 var twoDecimals = regexp.MustCompile(`^-?(0|[1-9][0-9]*)\.[0-9][0-9]$`)
 
-func writesTwoDecimals(t *testing.T, amount Amount) {
+func checkString(t *testing.T, amount Amount) {
 	t.Helper()
 	text := amount.String()
 	value, _ := new(big.Rat).SetString(text)
@@ -70,13 +70,13 @@ func writesTwoDecimals(t *testing.T, amount Amount) {
 	}
 }
 
-func sharesHalfUp(t *testing.T, amount Amount, basisPoints int) {
+func checkShareHalfUp(t *testing.T, amount Amount, basisPoints int) {
 	t.Helper()
 	share := amount.ShareHalfUp(basisPoints)
 	// Half up: the share is the whole number s with s - 1/2 <= exact < s + 1/2.
 	exact := new(big.Rat).Mul(big.NewRat(amount.Paise(), 1), big.NewRat(int64(basisPoints), 10_000))
 	off := exact.Sub(exact, big.NewRat(share.Paise(), 1))
 	if off.Cmp(big.NewRat(-1, 2)) < 0 || off.Cmp(big.NewRat(1, 2)) >= 0 {
-		t.Errorf("%d basis points of %d paise = %d; that is %s beside it", basisPoints, amount.Paise(), share.Paise(), off)
+		t.Errorf("%d basis points of %d paise = %d; the difference is %s", basisPoints, amount.Paise(), share.Paise(), off)
 	}
 }

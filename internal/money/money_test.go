@@ -99,7 +99,7 @@ func TestAmount_Sign(t *testing.T) {
 		}
 	}
 	if !(Amount{}).IsZero() {
-		t.Error("an amount that was never set is some money")
+		t.Error("the zero value is not zero")
 	}
 }
 
@@ -133,7 +133,7 @@ func TestShareHalfUp_Rounding(t *testing.T) {
 		{1, 5000, 1}, // exactly half
 		{19900, 333, 663},
 		{Max, 10000, Max},
-		{281479271743489, 65535, 1844674407370955}, // a product of 2^64 − 1: what rounds it up does not fit beside it
+		{281479271743489, 65535, 1844674407370955}, // a product of 2^64 − 1: adding the rounding term overflows 64 bits
 	}
 	for _, row := range rows {
 		if got := Paise(row.paise).ShareHalfUp(row.bps).Paise(); got != row.want {
