@@ -209,13 +209,13 @@ func (r *reading) selection(line int, record []string) Selection {
 
 // field returns one field of a line, without surrounding blanks.
 func (r *reading) field(line int, column string, record []string) string {
-	place, there := r.columnIndex[column]
-	if !there {
+	index, found := r.columnIndex[column]
+	if !found {
 		return ""
 	}
-	text := strings.TrimSpace(record[place])
+	text := strings.TrimSpace(record[index])
 	if problem := subscription.Unprintable(text); problem != "" {
-		r.addProblem(line, column, "%s Write it anew.", problem)
+		r.addProblem(line, column, "%s Enter it again.", problem)
 		return ""
 	}
 	return text
