@@ -18,12 +18,12 @@ func (a *app) adminCommand() *cobra.Command {
 	command := group("admin", "Run the service: operators, wallets, plans, keys, whitelists, logins",
 		`Run the service: operators, wallets, plans, keys, whitelists, logins.
 
-Acts on the store of --config. The service may be running: whatever is changed holds from
-its next request on. Each act is written down with who did it (coax admin log).
+Works on the store of --config. The service may be running: a change is in effect from its
+next request on. Each staff action is recorded with its actor (coax admin log).
 
-With --json the output is an object, or an array where there may be several. What is
-refused changes nothing, says why in one line and exits with 1; what was not understood
-exits with 2.`,
+With --json the output is an object, or an array where there may be several. A refused
+command changes nothing, prints the reason in one line and exits with 1; a usage error exits
+with 2.`,
 		a.lcoCommand(), a.walletCommand(), a.ledgerCommand(), a.commissionCommand(), a.planCommand(), a.keyCommand(), a.whitelistCommand(), a.loginCommand(),
 		a.subscriberCommand(), a.operationCommand(), a.reviewCommand(), a.exceptionCommand(), a.addonCommand(), a.maintenanceCommand(), a.logCommand(),
 	)
@@ -31,8 +31,8 @@ exits with 2.`,
   coax admin --config coax.toml wallet topup --lco 1 --amount 5000.00 --reference NEFT-123
   coax admin --config coax.toml key issue --lco 1
   coax admin --config coax.toml whitelist add --lco 1 203.0.113.7`
-	// Asked before the values are looked at: a call that names no store was not
-	// understood, whatever else is wrong with it.
+	// Checked before the values: a missing --config is a usage error, whatever else is
+	// wrong.
 	command.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		if a.configFile == "" && !c.HasSubCommands() {
 			return usage("which configuration? Give --config FILE")
@@ -44,22 +44,22 @@ exits with 2.`,
 	return command
 }
 
-// staffStore is an open store with the member of staff who opened it.
+// staffStore is an open store and the actor who opened it.
 type staffStore struct {
 	store server.Store
 	vault *access.Vault
 	actor string
 }
 
-// withService opens the store as a member of staff, for the length of one act.
-func (a *app) withService(ctx context.Context, act func(context.Context, *admin.Service) error) error {
-	return a.atStore(ctx, func(ctx context.Context, config server.Config, s staffStore) error {
-		return act(ctx, admin.NewService(s.store, s.vault, s.actor, a.now).WithMaxPlanMonths(config.Plans.MaxMonths))
+// withService opens the store and calls do with a service for the current user.
+func (a *app) withService(ctx context.Context, do func(context.Context, *admin.Service) error) error {
+	return a.withStore(ctx, func(ctx context.Context, config server.Config, s staffStore) error {
+		return do(ctx, admin.NewService(s.store, s.vault, s.actor, a.now).WithMaxPlanMonths(config.Plans.MaxMonths))
 	})
 }
 
-// atStore does so for an act that needs more than a service.
-func (a *app) atStore(ctx context.Context, act func(context.Context, server.Config, staffStore) error) error {
+// withStore is withService for a command that needs more than a service.
+func (a *app) withStore(ctx context.Context, do func(context.Context, server.Config, staffStore) error) error {
 	config, err := a.config()
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (a *app) atStore(ctx context.Context, act func(context.Context, server.Conf
 	}
 	security, err := a.openSecurity(config)
 	if err != nil {
-		// What staff do must not wait for a log: a key may have to be revoked.
+		// A log must not block staff actions: a key may have to be revoked.
 		fmt.Fprintf(a.err, "warning: this is not in the security log: %v\n", err)
 	}
 	defer security.Close()
@@ -84,11 +84,11 @@ func (a *app) atStore(ctx context.Context, act func(context.Context, server.Conf
 	if _, _, err := server.UnlockStore(ctx, store, vault, a.now()); err != nil {
 		return err
 	}
-	return act(ctx, config, staffStore{store: store, vault: vault, actor: "cli:" + userName()})
+	return do(ctx, config, staffStore{store: store, vault: vault, actor: "cli:" + userName()})
 }
 
-// openSecurity opens the file of security events; nil if there is none. What cannot be
-// written to it is said on standard error.
+// openSecurity opens the file of security events; nil if there is none. Write errors are
+// printed on standard error.
 func (a *app) openSecurity(config server.Config) (*telemetry.Security, error) {
 	if config.Log.SecurityFile == "" {
 		return nil, nil
@@ -96,7 +96,7 @@ func (a *app) openSecurity(config server.Config) (*telemetry.Security, error) {
 	return server.OpenSecurity(config, telemetry.NewLogger(a.err, slog.LevelError, "text"), nil)
 }
 
-// userName is who is written down as having acted.
+// userName returns the current user, who is recorded as the actor.
 func userName() string {
 	current, err := user.Current()
 	if err != nil || current.Username == "" {
@@ -105,8 +105,8 @@ func userName() string {
 	return current.Username
 }
 
-// amount reads an amount of money. What cannot be read is refused like an amount
-// that is too small: the command was understood, its value was not acceptable.
+// amount parses an amount of money. An invalid one is a refusal, not a usage error, like an
+// amount that is too small.
 func amount(flag, text string) (money.Amount, error) {
 	value, err := money.Parse(text)
 	if err != nil {
@@ -115,8 +115,7 @@ func amount(flag, text string) (money.Amount, error) {
 	return value, nil
 }
 
-// optionalLCO reads an --lco that may be left out. Given, it must be somebody's:
-// 0 would otherwise mean everybody.
+// optionalLCO checks an --lco that may be left out: --lco 0 must not mean all operators.
 func optionalLCO(command *cobra.Command, id int64) error {
 	if command.Flags().Changed("lco") && id < 1 {
 		return admin.Refuse("there is no operator %d", id)
@@ -124,7 +123,7 @@ func optionalLCO(command *cobra.Command, id int64) error {
 	return nil
 }
 
-// lcoFlag gives a command its --lco, which it needs.
+// lcoFlag adds the required flag --lco.
 func lcoFlag(command *cobra.Command, id *int64) {
 	command.Flags().Int64Var(id, "lco", 0, "the operator's `ID`")
 	_ = command.MarkFlagRequired("lco")

@@ -11,10 +11,10 @@ import (
 )
 
 func (a *app) keyCommand() *cobra.Command {
-	return group("key", "API keys", `API keys: issue, rotate, revoke them, and say what they may do.
+	return group("key", "API keys", `API keys: issue, rotate, revoke them, and set what they may do.
 
-A secret is shown once, when its key is made; only a sealed copy is kept. A key whose
-secret was lost is rotated.`,
+A secret is shown once, when its key is made; only a sealed copy is stored. Rotate a
+key whose secret was lost.`,
 		a.keyIssue(), a.keyRotate(), a.keyRevoke(), a.keyPermit(), a.keyList())
 }
 
@@ -48,7 +48,7 @@ func permissionFlag(command *cobra.Command, given *[]string, help string) {
 	command.Flags().StringArrayVar(given, "permission", nil, help)
 }
 
-// readPermissions reads names of permissions; none at all means every one.
+// readPermissions parses names of permissions; none means all of them.
 func readPermissions(given []string) (access.Permissions, error) {
 	if len(given) == 0 {
 		return access.AllPermissions, nil
@@ -68,7 +68,7 @@ func (a *app) showIssued(issued admin.IssuedKey) error {
 	return err
 }
 
-// keyFlag gives a command its --key-id, which it needs.
+// keyFlag adds the required flag --key-id.
 func keyFlag(command *cobra.Command, id *int64) {
 	command.Flags().Int64Var(id, "key-id", 0, "the key's `ID`")
 	_ = command.MarkFlagRequired("key-id")

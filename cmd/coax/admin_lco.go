@@ -30,7 +30,7 @@ func (t *terms) addFlags(command *cobra.Command) {
 	flags.StringVar(&t.lowBalance, "low-balance", subscription.DefaultLowBalance.String(), "the balance below which the operator is warned")
 }
 
-// change is what the flags that were given ask for.
+// change returns the change that the given flags ask for.
 func (t *terms) change(command *cobra.Command) (admin.OperatorChange, error) {
 	var change admin.OperatorChange
 	given := command.Flags().Changed
@@ -71,7 +71,7 @@ func (a *app) lcoCreate() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "create --name NAME",
 		Short: "Open an operator's account with an empty wallet",
-		Long: `Open an operator's account with an empty wallet. Nobody can call for it yet: it needs
+		Long: `Open an operator's account with an empty wallet. It cannot be used yet: it needs
 money (wallet topup), a key (key issue) and an address to call from (whitelist add).`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -236,7 +236,7 @@ func operatorObject(o subscription.Operator) object {
 	}
 }
 
-// undeleteField says until when the deletion of an operator can be undone.
+// undeleteField is until when the deletion of an operator can be undone.
 func undeleteField(o subscription.Operator) field {
 	return field{"undelete_until", when(o.UndeletableUntil())}
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// listFlags are what every list that may be long takes.
+// listFlags are the flags of every list that may be long.
 type listFlags struct {
 	from, to string
 	limit    int
 	csv      bool
 	silent   bool
 
-	// What from and to mean; zero if they are not given.
+	// The parsed from and to; zero if they are not given.
 	From, To time.Time
 }
 
@@ -35,12 +35,12 @@ func (f *listFlags) add(command *cobra.Command) {
 	flags.BoolVar(&f.csv, "csv", false, "print CSV, for a spreadsheet")
 }
 
-// read makes sense of what was given.
+// read checks and parses the flags.
 func (f *listFlags) read(a *app, command *cobra.Command) error {
 	if f.csv && a.asJSON {
 		return usage("give either --csv or --json")
 	}
-	// --most is what --limit was called once, and says nothing of what it leaves out.
+	// --most is the former name of --limit, and does not report omitted rows.
 	f.silent = command.Flags().Changed("most")
 	if f.limit < 1 && (f.silent || command.Flags().Changed("limit")) {
 		name := "limit"
@@ -66,12 +66,12 @@ func (f *listFlags) read(a *app, command *cobra.Command) error {
 	return nil
 }
 
-// query asks for at most so many rows of an operator, or of all if id is 0.
-func (f *listFlags) query(id int64, most int) admin.ListQuery {
-	return admin.ListQuery{OperatorID: id, From: f.From, To: f.To, Limit: most}
+// query returns a query for at most limit rows of an operator, or of all if id is 0.
+func (f *listFlags) query(id int64, limit int) admin.ListQuery {
+	return admin.ListQuery{OperatorID: id, From: f.From, To: f.To, Limit: limit}
 }
 
-// readTime reads a day in Indian time, or a moment.
+// readTime parses a day in Indian time, or an RFC 3339 time.
 func readTime(flag, text string) (t time.Time, day bool, err error) {
 	if text == "" {
 		return t, false, nil
@@ -85,20 +85,20 @@ func readTime(flag, text string) (t time.Time, day bool, err error) {
 	return t, false, usage("--%s %s: give a day such as 2027-03-01, or a time with its zone such as 2027-03-01T09:00:00+05:30", flag, text)
 }
 
-// pageRows is how many rows are read, and kept in memory, at a time.
+// pageRows is how many rows are read at a time.
 const pageRows = 1000
 
 // lister prints a list page by page.
 type lister[T any] struct {
-	// none is what people are told where there is nothing.
+	// none is printed if there are no rows.
 	none string
-	// page reads at most so many rows after the given one, or the first if it is nil.
-	page func(most int, after *T) ([]T, error)
+	// page reads at most limit rows after the given one, or the first if it is nil.
+	page func(limit int, after *T) ([]T, error)
 	row  func(T) object
-	// at is when a row was made, by which the rows are ordered, and newestFirst how.
+	// at returns when a row was made. Rows are in that order, or newestFirst.
 	at          func(T) time.Time
 	newestFirst bool
-	// text writes a row for people where it does not stand in a table.
+	// text formats a row for people; nil prints a table.
 	text func(T) string
 }
 
@@ -106,15 +106,15 @@ func printList[T any](a *app, f listFlags, l lister[T]) error {
 	out := l.writer(a, f)
 	var last *T
 	for count := 0; ; {
-		most := pageRows
+		limit := pageRows
 		if f.limit > 0 {
-			most = min(most, f.limit-count+1) // one more tells whether there are more
+			limit = min(limit, f.limit-count+1) // one more, to know whether there are more
 		}
-		rows, err := l.page(most, last)
+		rows, err := l.page(limit, last)
 		if err != nil {
 			return err
 		}
-		full := len(rows) == most
+		full := len(rows) == limit
 		if f.limit > 0 && count+len(rows) > f.limit {
 			rows = rows[:f.limit-count]
 			if !f.silent {
@@ -153,7 +153,7 @@ func (l lister[T]) tellMore(w io.Writer, limit int, rows []T, last *T) {
 	}
 }
 
-// moment is when a row was made, as --from and --to take it. Stores keep milliseconds.
+// moment returns when a row was made, as --from and --to take it. Stores have milliseconds.
 func (l lister[T]) moment(row T, later time.Duration) string {
 	return l.at(row).Add(later).In(subscription.IST).Format("2006-01-02T15:04:05.000Z07:00")
 }
@@ -220,7 +220,7 @@ func (l lister[T]) sayNone(w io.Writer, count int) error {
 	return err
 }
 
-// asTable prints a table; its columns are as wide as a page needs.
+// asTable prints a table, with column widths by page.
 func (l lister[T]) asTable(w io.Writer) rowWriter[T] {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	begun := false
@@ -304,11 +304,11 @@ func csvText(value any) any {
 	return fmt.Sprint(value)
 }
 
-// stamp is a moment in a row. JSON has it as the contract writes moments; people and
-// spreadsheets are told the zone.
+// stamp is a time in a row. JSON has it in the contract's format; tables and CSV show the
+// zone.
 type stamp time.Time
 
-// at is a moment in a row; null if there is none.
+// at returns a time for a row; nil if it is zero.
 func at(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -320,5 +320,5 @@ func (s stamp) zoned(layout string) string { return time.Time(s).In(subscription
 
 func (s stamp) String() string { return s.zoned("2006-01-02 15:04:05") }
 
-// MarshalJSON writes the moment as the contract does.
+// MarshalJSON uses the contract's format.
 func (s stamp) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }

@@ -18,7 +18,7 @@ type listedRow struct {
 	made time.Time
 }
 
-// printed lists so many rows, a second apart, in a form.
+// printed lists that many rows, made a second apart.
 func printed(t *testing.T, rows int, f listFlags, asJSON, newestFirst bool) (out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -26,15 +26,15 @@ func printed(t *testing.T, rows int, f listFlags, asJSON, newestFirst bool) (out
 	pages := 0
 	err := printList(a, f, lister[listedRow]{
 		none: "There is nothing.",
-		page: func(most int, after *listedRow) (page []listedRow, err error) {
-			if pages++; most > pageRows {
-				t.Errorf("a page of %d rows was asked for", most)
+		page: func(limit int, after *listedRow) (page []listedRow, err error) {
+			if pages++; limit > pageRows {
+				t.Errorf("a page of %d rows was requested", limit)
 			}
 			n := 0
 			if after != nil {
 				n = after.n + 1
 			}
-			for ; n < rows && len(page) < most; n++ {
+			for ; n < rows && len(page) < limit; n++ {
 				page = append(page, listedRow{n, time.Date(2027, 3, 1, 6, 30, n, 0, time.UTC)})
 			}
 			return page, nil
@@ -59,7 +59,7 @@ func TestList_PrintsEveryRow(t *testing.T) {
 			MadeAt string `json:"made_at"`
 		}
 		if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) != rows || errs != "" || !strings.HasSuffix(out, "]\n") {
-			t.Errorf("%d rows: %d in JSON, %v, told %q", rows, len(all), err, errs)
+			t.Errorf("%d rows: %d in JSON, %v, stderr %q", rows, len(all), err, errs)
 		}
 		for i, row := range all {
 			if row.N != i {
@@ -87,7 +87,7 @@ func TestList_PrintsEveryRow(t *testing.T) {
 	}
 }
 
-func TestList_LimitTellsOfTheRest(t *testing.T) {
+func TestList_LimitReportsMoreRows(t *testing.T) {
 	for _, row := range []struct {
 		rows, limit, want int
 		newestFirst       bool
@@ -105,7 +105,7 @@ func TestList_LimitTellsOfTheRest(t *testing.T) {
 			t.Errorf("%d of %d: %d are listed, %v", row.limit, row.rows, len(all), err)
 		}
 		if (row.says == "") != (errs == "") || !strings.Contains(errs, row.says) {
-			t.Errorf("%d of %d: told %q; want %q", row.limit, row.rows, errs, row.says)
+			t.Errorf("%d of %d: stderr %q; want %q", row.limit, row.rows, errs, row.says)
 		}
 	}
 }
@@ -134,12 +134,12 @@ func TestListFlags_Times(t *testing.T) {
 		{"--limit", "0"}, {"--limit", "-1"},
 	} {
 		if _, err := read(false, args...); err == nil {
-			t.Errorf("%q is taken", args)
+			t.Errorf("%q is accepted", args)
 		} else if _, is := err.(*usageError); !is {
 			t.Errorf("%q: %v; want a usage error", args, err)
 		}
 	}
 	if _, err := read(true, "--csv"); err == nil {
-		t.Error("--csv and --json are taken together")
+		t.Error("--csv and --json are accepted together")
 	}
 }

@@ -15,7 +15,7 @@ func (a *app) logCommand() *cobra.Command {
 	var flags listFlags
 	command := &cobra.Command{
 		Use:   "log [--lco ID]",
-		Short: "Show what staff did: who, what, before, after, when",
+		Short: "Show staff actions: who, what, before, after, when",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := optionalLCO(c, id); err != nil {
@@ -26,9 +26,9 @@ func (a *app) logCommand() *cobra.Command {
 			}
 			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
 				return printList(a, flags, lister[admin.AuditEntry]{
-					none: "Nothing has been done yet.",
-					page: func(most int, after *admin.AuditEntry) ([]admin.AuditEntry, error) {
-						query := flags.query(id, most)
+					none: "There are no staff actions yet.",
+					page: func(limit int, after *admin.AuditEntry) ([]admin.AuditEntry, error) {
+						query := flags.query(id, limit)
 						if after != nil {
 							query.After.Number = after.ID
 						}
@@ -42,7 +42,7 @@ func (a *app) logCommand() *cobra.Command {
 		},
 	}
 	flags.add(command)
-	command.Flags().Int64Var(&id, "lco", 0, "only what concerns the operator with this `ID`")
+	command.Flags().Int64Var(&id, "lco", 0, "only for the operator with this `ID`")
 	return command
 }
 
@@ -65,7 +65,7 @@ func auditText(entry admin.AuditEntry) string {
 	return text
 }
 
-// state is a before or after of the log, which is JSON already.
+// state is a before or after of the log, which is JSON.
 func state(text string) any {
 	if text == "" {
 		return nil

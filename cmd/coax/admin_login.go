@@ -14,39 +14,39 @@ import (
 func (a *app) loginCommand() *cobra.Command {
 	return group("login", "People who sign in to the pages", `People who sign in to the pages: operators' own, and staff.
 
-An operator's own people see its books in the panel: an owner does everything there, a
-counter sells, and readonly only looks. A viewer, a member of support or finance, or an
-administrator sees the console. A login opens no API, and an API key no page. A password
-that is made up here is shown once, has to be replaced at the first sign-in, and ends after
+An operator's own people use the panel: an owner may do everything there, a counter sells,
+and readonly only reads. A viewer, a member of support or finance, or an administrator uses
+the console. A login gives no access to the API, and an API key none to the pages. A password
+that is generated here is shown once, must be changed at the first sign-in, and expires after
 72 hours.`,
 		a.loginCreate(), a.loginList(), a.loginSet(), a.loginResetPassword(), a.loginResetTOTP())
 }
 
 func (a *app) loginCreate() *cobra.Command {
-	var asked admin.NewLogin
+	var given admin.NewLogin
 	var role string
 	var fromStdin bool
 	command := &cobra.Command{
 		Use:   "create --username NAME --name TEXT --role ROLE [--lco ID] [--password-stdin]",
-		Short: "Make a login; a password that is made up is shown this once",
-		Long: `Make a login. Without --password-stdin a password is made up, shown once, and has to be
-replaced when its person first signs in, within 72 hours. With it, the first line of
-standard input is the password, which its person has chosen: 12 to 128 characters, none of
+		Short: "Make a login; a generated password is shown this once",
+		Long: `Make a login. Without --password-stdin a password is generated, shown once, and must be
+changed at the first sign-in, within 72 hours. With it, the first line of standard input is
+the password, which its person has chosen: 12 to 128 characters, none of
 the 10,000 most common ones, no simple sequence, and not made of the login's own names.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			asked.Role = login.Role(role)
-			if err := optionalLCO(c, asked.OperatorID); err != nil {
+			given.Role = login.Role(role)
+			if err := optionalLCO(c, given.OperatorID); err != nil {
 				return err
 			}
 			if fromStdin {
 				var err error
-				if asked.Password, err = readPassword(c.InOrStdin()); err != nil {
+				if given.Password, err = readPassword(c.InOrStdin()); err != nil {
 					return err
 				}
 			}
 			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
-				person, password, err := service.CreateLogin(ctx, asked)
+				person, password, err := service.CreateLogin(ctx, given)
 				if err != nil {
 					return err
 				}
@@ -55,21 +55,21 @@ the 10,000 most common ones, no simple sequence, and not made of the login's own
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&asked.Username, "username", "", "what they sign in with: 3 to 64 of a-z, 0-9 and . _ - @")
-	flags.StringVar(&asked.Name, "name", "", "what they are called")
+	flags.StringVar(&given.Username, "username", "", "what they sign in with: 3 to 64 of a-z, 0-9 and . _ - @")
+	flags.StringVar(&given.Name, "name", "", "what they are called")
 	flags.StringVar(&role, "role", "", "owner, counter or readonly (an operator's), viewer, support, finance or administrator (staff's)")
-	flags.Int64Var(&asked.OperatorID, "lco", 0, "the `ID` of the operator, for its own people")
-	flags.BoolVar(&fromStdin, "password-stdin", false, "read the password from standard input instead of making one up")
+	flags.Int64Var(&given.OperatorID, "lco", 0, "the `ID` of the operator, for its own people")
+	flags.BoolVar(&fromStdin, "password-stdin", false, "read the password from standard input instead of generating one")
 	for _, name := range []string{"username", "name", "role"} {
 		_ = command.MarkFlagRequired(name)
 	}
 	return command
 }
 
-// readPassword reads a line that is never shown nor kept.
+// readPassword reads a password from the first line of its input.
 func readPassword(from io.Reader) (string, error) {
-	const most = 4 * login.MaxPasswordLength
-	text, err := io.ReadAll(io.LimitReader(from, most+2))
+	const limit = 4 * login.MaxPasswordLength
+	text, err := io.ReadAll(io.LimitReader(from, limit+2))
 	if err != nil {
 		return "", fmt.Errorf("read the password: %w", err)
 	}
@@ -81,7 +81,7 @@ func readPassword(from io.Reader) (string, error) {
 	return password, nil
 }
 
-// showLogin shows a login, and a password that was made up.
+// showLogin prints a login, and its password if it was generated.
 func (a *app) showLogin(person login.Person, password string) error {
 	shown := loginObject(person)
 	if password == "" {
@@ -89,7 +89,7 @@ func (a *app) showLogin(person login.Person, password string) error {
 	}
 	err := a.show(append(shown, field{"password", password}))
 	if err == nil && !a.asJSON {
-		fmt.Fprintf(a.out, "\nThe password is not shown again. It has to be replaced at the first sign-in, and ends at %s.\n", when(person.PasswordEnds))
+		fmt.Fprintf(a.out, "\nThe password is not shown again. It must be changed at the first sign-in, and expires at %s.\n", when(person.PasswordEnds))
 	}
 	return err
 }
@@ -145,7 +145,7 @@ func (a *app) loginList() *cobra.Command {
 	return command
 }
 
-// onLogin is a command that acts on the login of a username.
+// onLogin completes a command that acts on the login of a username.
 func (a *app) onLogin(command *cobra.Command, do func(context.Context, *cobra.Command, *admin.Service, int64) error) *cobra.Command {
 	var username string
 	command.Args = cobra.NoArgs
@@ -199,7 +199,7 @@ func (a *app) loginSet() *cobra.Command {
 func (a *app) loginResetPassword() *cobra.Command {
 	return a.onLogin(&cobra.Command{
 		Use:   "reset-password --username NAME",
-		Short: "Make up a new password, shown this once, and sign the person out everywhere",
+		Short: "Generate a new password, shown this once, and sign the person out everywhere",
 	}, func(ctx context.Context, _ *cobra.Command, service *admin.Service, id int64) error {
 		person, password, err := service.ResetPassword(ctx, id)
 		if err != nil {
@@ -212,7 +212,7 @@ func (a *app) loginResetPassword() *cobra.Command {
 func (a *app) loginResetTOTP() *cobra.Command {
 	return a.onLogin(&cobra.Command{
 		Use:   "reset-totp --username NAME",
-		Short: "Take a second factor away that was lost, and sign the person out everywhere",
+		Short: "Remove a lost second factor, and sign the person out everywhere",
 	}, func(ctx context.Context, _ *cobra.Command, service *admin.Service, id int64) error {
 		person, err := service.ResetTOTP(ctx, id)
 		if err != nil {

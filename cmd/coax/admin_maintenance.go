@@ -11,7 +11,7 @@ import (
 func (a *app) maintenanceCommand() *cobra.Command {
 	return group("maintenance", "Stop new operations on every node", `Maintenance mode stops new operations on every node at once: API, panel and bulk renewals.
 The API answers 503 to any POST whose Idempotency-Key is new; a known key is answered as
-ever. Look-ups, review, settlement and staff actions go on.`,
+before. Look-ups, review, settlement and staff actions go on.`,
 		a.maintenanceOn(), a.maintenanceOff(), a.maintenanceShow())
 }
 
@@ -20,8 +20,8 @@ func (a *app) maintenanceOn() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "on --reason TEXT",
 		Short: "Stop new operations",
-		Long: `Stop new operations. When the command has ended, no node begins one any more; those under
-way are carried through. Bulk renewals that run are interrupted, and wait for their
+		Long: `Stop new operations. When the command has ended, no node begins one; those under way are
+completed. Bulk renewals that run are interrupted, and wait for their
 operators to continue or stop them once maintenance is off. If it is on already, the
 reason is changed.`,
 		Args: cobra.NoArgs,
@@ -42,7 +42,7 @@ func (a *app) maintenanceOff() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "off [--accept --reason TEXT]",
 		Short: "Let new operations in again",
-		Long: `Let new operations in again, at once and on every node. With --accept it is written down
+		Long: `Let new operations in again, at once and on every node. With --accept it is recorded
 that the store was compared with the provider and is accepted as it is; that takes a reason.
 Nodes with the setting maintenance = true switch it on again when they start.`,
 		Args: cobra.NoArgs,
@@ -56,7 +56,7 @@ Nodes with the setting maintenance = true switch it on again when they start.`,
 		},
 	}
 	command.Flags().BoolVar(&accept, "accept", false, "the store was compared with the provider and is accepted as it is")
-	command.Flags().StringVar(&reason, "reason", "", "why; it is kept")
+	command.Flags().StringVar(&reason, "reason", "", "why; it is recorded")
 	return command
 }
 
@@ -70,7 +70,7 @@ func (a *app) maintenanceShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			// Without the master key: nothing secret is read.
+			// It needs no master key: it reads no secrets.
 			store, err := server.OpenStore(c.Context(), config, server.StoreOptions{Tool: true})
 			if err != nil {
 				return err
@@ -83,7 +83,7 @@ func (a *app) maintenanceShow() *cobra.Command {
 
 // changeMaintenance changes the mode and prints how it is afterwards.
 func (a *app) changeMaintenance(ctx context.Context, change func(context.Context, *admin.Service) error) error {
-	return a.atStore(ctx, func(ctx context.Context, _ server.Config, s staffStore) error {
+	return a.withStore(ctx, func(ctx context.Context, _ server.Config, s staffStore) error {
 		if err := change(ctx, admin.NewService(s.store, s.vault, s.actor, a.now)); err != nil {
 			return err
 		}

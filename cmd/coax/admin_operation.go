@@ -10,7 +10,7 @@ import (
 )
 
 func (a *app) operationCommand() *cobra.Command {
-	return group("operation", "Operations", "Operations: list them, or follow one through every state and every word of the provider's.",
+	return group("operation", "Operations", "Operations: list them, or show one with its states and provider calls.",
 		a.operationList(), a.operationShow())
 }
 
@@ -41,7 +41,7 @@ func (a *app) operationList() *cobra.Command {
 		},
 	}
 	flags.add(command)
-	// What --limit was called before.
+	// The former name of --limit.
 	command.Flags().IntVar(&flags.limit, "most", 0, "the same as --limit")
 	_ = command.Flags().MarkHidden("most")
 	command.Flags().Int64Var(&filter.OperatorID, "lco", 0, "only the operator's with this `ID`")
@@ -50,12 +50,12 @@ func (a *app) operationList() *cobra.Command {
 	return command
 }
 
-// listOperations lists what a filter picks.
+// listOperations lists the operations of a filter.
 func listOperations(ctx context.Context, service *admin.Service, filter admin.OperationFilter, none string, row func(operation.Operation) object) lister[operation.Operation] {
 	return lister[operation.Operation]{
 		none: none,
-		page: func(most int, after *operation.Operation) ([]operation.Operation, error) {
-			filter.Limit = most
+		page: func(limit int, after *operation.Operation) ([]operation.Operation, error) {
+			filter.Limit = limit
 			if after != nil {
 				filter.After = admin.Cursor{At: after.CreatedAt, ID: after.ID}
 			}
@@ -91,7 +91,7 @@ func (a *app) operationShow() *cobra.Command {
 	var id string
 	command := &cobra.Command{
 		Use:   "show --transaction ID",
-		Short: "Show an operation: its states, and what the provider was asked and said",
+		Short: "Show an operation with its states and provider calls",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {

@@ -17,14 +17,14 @@ func (a *app) subscriberPassword() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "reset-password --lco ID --subscriber ID",
 		Short: "Give a customer a new app password, by way of the provider",
-		Long: `Give a customer a new app password, by way of the provider. It is made up, printed this once
-and kept nowhere; who reset whose password when is written down.
+		Long: `Give a customer a new app password, by way of the provider. It is generated, printed this
+once and not stored; the reset is recorded (coax admin log).
 
-If the provider does not answer, nobody knows which password holds: have the customer try the
-new one, and reset it again if that does not work.`,
+If the provider does not answer, either password may be valid: have the customer try the new
+one, and reset it again if that does not work.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.atStore(c.Context(), func(ctx context.Context, config server.Config, service staffStore) error {
+			return a.withStore(c.Context(), func(ctx context.Context, config server.Config, service staffStore) error {
 				provider, err := server.OpenProvider(config, nil)
 				if err != nil {
 					return err
@@ -47,7 +47,7 @@ new one, and reset it again if that does not work.`,
 
 func (a *app) showPassword(subscriberID string, got admin.NewPassword) error {
 	if got.Outcome == operation.Rejected {
-		return admin.Refuse("the provider did not set a new password; the old one holds: %s", got.Message)
+		return admin.Refuse("the provider did not set a new password; the old one stays valid: %s", got.Message)
 	}
 	if err := a.show(object{{"subscriber_id", subscriberID}, {"password", got.Password}, {"outcome", got.Outcome.String()}}); err != nil {
 		return err

@@ -21,8 +21,8 @@ func (a *app) planSet() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "set --id ID --name NAME --price AMOUNT --duration MONTHS --component main=CODE …",
 		Short: "Make a plan, or change the one with that id",
-		Long: `Make a plan, or change the one with that id. A new price holds from the next operation on,
-on every node; what was bought before is not touched. Components are the provider's codes.`,
+		Long: `Make a plan, or change the one with that id. A new price applies from the next operation on,
+on every node; earlier purchases are not changed. Components are the provider's codes.`,
 		Example: `  coax admin --config coax.toml plan set --id FAMILY-1 --name "Family, 1 month" --price 349.00 --duration 1 --component main=TV-FAMILY
   coax admin --config coax.toml plan set --id COMBO-1 --name "Family and OTT" --price 499 --duration 1 --type combo \
       --component main=TV-FAMILY --component addon=OTT-PLUS`,

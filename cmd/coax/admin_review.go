@@ -9,8 +9,8 @@ import (
 )
 
 func (a *app) reviewCommand() *cobra.Command {
-	return group("review", "Operations whose outcome is not known", `Operations whose outcome is not known: the provider did not say. The service keeps asking;
-those that it cannot find out about wait for a person, who asks the provider and decides.`,
+	return group("review", "Operations whose outcome is not known", `Operations whose outcome is unknown: the provider gave no clear reply. The service keeps
+checking; those that it cannot resolve wait for a person, who asks the provider and decides.`,
 		a.reviewList(), a.reviewSettle())
 }
 
@@ -20,7 +20,7 @@ func (a *app) reviewList() *cobra.Command {
 		Use:   "list",
 		Short: "List the operations in review, newest first",
 		Long: `List the operations in review, newest first. With --limit those that have waited longest are
-listed, oldest first: they are what somebody has to look at.`,
+listed, oldest first.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := flags.read(a, c); err != nil {
@@ -75,12 +75,12 @@ func transactionFlag(command *cobra.Command, id *string) {
 }
 
 func reasonFlag(command *cobra.Command, reason *string) {
-	command.Flags().StringVar(reason, "reason", "", "why; it is kept")
+	command.Flags().StringVar(reason, "reason", "", "why; it is recorded")
 	_ = command.MarkFlagRequired("reason")
 }
 
 func (a *app) exceptionCommand() *cobra.Command {
-	return group("exception", "What only a person can decide", `What only a person can decide, such as an operation that was refunded and then turned out
+	return group("exception", "Cases that only a person can decide", `Cases that only a person can decide, such as an operation that was refunded and then turned out
 to have been carried out. No money moves by itself.`,
 		a.exceptionList(), a.exceptionClose())
 }

@@ -27,8 +27,8 @@ func (a *app) subscriberImport() *cobra.Command {
     lco,subscriber_id,mobile,name,plan_id,expiry
 
 An expiry is YYYY-MM-DD HH:MM:SS in Indian time, or a day, which lasts to its end. Nothing is
-charged. Every line's error is told at once, and with one error nothing is imported. Lines
-that are there already are passed over, so a file can safely be given again.`,
+charged. All errors are reported at once, and with one error nothing is imported. Subscribers
+that exist already are skipped, so a file can safely be imported again.`,
 		Example: "  coax admin --config coax.toml subscriber import customers.csv --check\n  coax admin --config coax.toml subscriber import customers.csv",
 		Args:    wants(1, "one FILE.csv"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -61,8 +61,8 @@ func openInput(name string, stdin io.Reader) (io.ReadCloser, error) {
 	return file, nil
 }
 
-// progress writes how far a long job is, on a line of its own that a terminal
-// writes over.
+// progress returns a function that prints the progress of a long job, on one line that a
+// terminal overwrites.
 func (a *app) progress(what string) func(done, total int) {
 	return func(done, total int) {
 		end := "\r"
@@ -91,7 +91,7 @@ func (a *app) showImport(report admin.ImportReport, check bool) error {
 		return err
 	}
 	if n := len(report.Problems); n > 0 {
-		return admin.Refuse("%d of %d lines are not right, so nothing was imported; mend them and give the file again", n, report.Rows)
+		return admin.Refuse("%d of %d lines are not right, so nothing was imported; correct them and import the file again", n, report.Rows)
 	}
 	if check && !a.asJSON {
 		fmt.Fprintln(a.out, "The file is fine; without --check it is imported.")
@@ -116,8 +116,8 @@ func (a *app) subscriberList() *cobra.Command {
 			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
 				return printList(a, flags, lister[admin.SubscriberEntry]{
 					none: "There is no such subscriber.",
-					page: func(most int, after *admin.SubscriberEntry) ([]admin.SubscriberEntry, error) {
-						query := flags.query(id, most)
+					page: func(limit int, after *admin.SubscriberEntry) ([]admin.SubscriberEntry, error) {
+						query := flags.query(id, limit)
 						if after != nil {
 							query.After.ID = after.ID
 						}

@@ -23,7 +23,7 @@ func (a *app) walletTopUp() *cobra.Command {
 		Short: "Credit an operator's wallet",
 		Long: `Credit an operator's wallet with money that was received. The reference is the payment's
 own, such as the bank's transfer number: the same reference twice credits once, so that
-a command may be repeated when in doubt.`,
+a command may be repeated if its outcome is unknown.`,
 		Example: "  coax admin --config coax.toml wallet topup --lco 1 --amount 5000.00 --reference NEFT-20270301-17",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -54,9 +54,8 @@ func (a *app) walletAdjust() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "adjust --lco ID --amount ±AMOUNT --reason TEXT [--reference TEXT]",
 		Short: "Correct a wallet by hand, up or down",
-		Long: `Correct a wallet by hand, up or down. The correction is a line of the ledger and an act of
-staff, both with its reason. A balance never goes below zero, and what is held is not
-touched. With a reference it is booked once, however often the command is repeated.`,
+		Long: `Correct a wallet by hand, up or down. It is recorded in the ledger and as a staff action, both
+with its reason. A balance never goes below zero, and held amounts are not changed. With a reference it is booked once, however often the command is repeated.`,
 		Example: "  coax admin --config coax.toml wallet adjust --lco 1 --amount=-250.00 --reason 'NEFT-17 was entered twice'",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -126,8 +125,8 @@ func (a *app) ledgerCommand() *cobra.Command {
 			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
 				return printList(a, flags, lister[admin.LedgerEntry]{
 					none: "The ledger is empty.",
-					page: func(most int, after *admin.LedgerEntry) ([]admin.LedgerEntry, error) {
-						query := flags.query(id, most)
+					page: func(limit int, after *admin.LedgerEntry) ([]admin.LedgerEntry, error) {
+						query := flags.query(id, limit)
 						if after != nil {
 							query.After.Number = after.Line
 						}
@@ -172,8 +171,8 @@ func (a *app) commissionCommand() *cobra.Command {
 			return a.withService(c.Context(), func(ctx context.Context, service *admin.Service) error {
 				return printList(a, flags, lister[admin.CommissionEntry]{
 					none: "Nothing has been earned yet.",
-					page: func(most int, after *admin.CommissionEntry) ([]admin.CommissionEntry, error) {
-						query := flags.query(id, most)
+					page: func(limit int, after *admin.CommissionEntry) ([]admin.CommissionEntry, error) {
+						query := flags.query(id, limit)
 						if after != nil {
 							query.After = admin.Cursor{At: after.BegunAt, ID: after.TransactionID}
 						}
@@ -194,7 +193,7 @@ func (a *app) commissionCommand() *cobra.Command {
 	return command
 }
 
-// orNull is a text, or null where there is none.
+// orNull returns nil for an empty string.
 func orNull(text string) any {
 	if text == "" {
 		return nil

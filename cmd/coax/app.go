@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// What a command ends with.
+// Exit codes.
 const (
 	exitDone    = 0
-	exitRefused = 1 // it was understood, and not done
-	exitUsage   = 2 // it was not understood
+	exitRefused = 1 // refused or failed
+	exitUsage   = 2 // usage error
 )
 
-// app is one run of the program: where it writes and what it was given.
+// app is one run of the program: its outputs, environment and flags.
 type app struct {
 	out     io.Writer
 	err     io.Writer
@@ -27,8 +27,7 @@ type app struct {
 	// ownProcess is false in tests that run a command within their own process, whose
 	// priority must not be changed.
 	ownProcess bool
-	// began is set once a command's own code runs. What goes wrong before
-	// that is how it was called.
+	// began is set once a command's own code runs. An error before that is a usage error.
 	began bool
 	// sets are the --set flags; configFile and asJSON belong to the commands
 	// that have them.
@@ -36,15 +35,15 @@ type app struct {
 	newStore   bool // --new-store
 	configFile string
 	asJSON     bool
-	// now is the clock of the store a command works on, once that is known.
+	// now is the clock of the store, once that is open.
 	now func() time.Time
 }
 
-// run is the program with everything it touches given to it.
+// run runs the program and returns its exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.rootCommand()
 	if args == nil {
-		args = []string{} // or cobra would look for its own
+		args = []string{} // with nil, cobra would use os.Args
 	}
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
@@ -60,8 +59,8 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return exitRefused
 }
 
-// oneLine keeps a refusal on one line, for scripts; several mistakes in a
-// configuration are a list and stay one.
+// oneLine returns an error's text on one line, for scripts. Several mistakes in a
+// configuration stay a list.
 func oneLine(err error) string {
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
 	if len(lines) == 1 {
@@ -70,8 +69,7 @@ func oneLine(err error) string {
 	return strings.Join(lines, "\n      ")
 }
 
-// usageError is a mistake in how a command was called that only the command's
-// own code could notice.
+// usageError is a usage error that is found by a command's own code.
 type usageError struct{ reason string }
 
 func (e *usageError) Error() string { return e.reason }
@@ -92,8 +90,7 @@ Call it:     coax call GET /api/v1/balance --credentials DIR/demo.json`,
 		Version:       server.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		// A command that does not exist is told so, instead of shown help and
-		// called a success.
+		// An unknown command is an error, instead of help and success.
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -107,15 +104,14 @@ Call it:     coax call GET /api/v1/balance --credentials DIR/demo.json`,
 	)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	root.InitDefaultCompletionCmd() // which remembers where to write
+	root.InitDefaultCompletionCmd() // it remembers the outputs set above
 	for _, command := range root.Commands() {
 		if command.Name() == "completion" {
 			command.Args, command.RunE = cobra.NoArgs, needsCommand
 		}
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		// The flags of a command that was mistyped are nobody's; the command is
-		// what is wrong.
+		// The flags of a mistyped command are unknown; report the command instead.
 		if words := c.Flags().Args(); c.HasSubCommands() && len(words) > 0 {
 			return unknownCommand(c, words[0])
 		}
@@ -125,7 +121,7 @@ Call it:     coax call GET /api/v1/balance --credentials DIR/demo.json`,
 	return root
 }
 
-// unknownCommand says so, with the command that was probably meant.
+// unknownCommand returns the error for an unknown command, with the one probably meant.
 func unknownCommand(c *cobra.Command, word string) error {
 	c.SuggestionsMinimumDistance = 2
 	if near := c.SuggestionsFor(word); len(near) > 0 {
@@ -134,8 +130,8 @@ func unknownCommand(c *cobra.Command, word string) error {
 	return usage("unknown command %q for %q", word, c.CommandPath())
 }
 
-// prepare notes for every command when its own code begins, and what to say
-// about a word that has no place behind it.
+// prepare makes every command set began, and replaces cobra's errors about unexpected
+// arguments.
 func (a *app) prepare(command *cobra.Command) {
 	if runE := command.RunE; runE != nil {
 		command.RunE = func(c *cobra.Command, args []string) error {
@@ -162,7 +158,7 @@ func (a *app) prepare(command *cobra.Command) {
 	}
 }
 
-// wants demands so many words behind a command, and says what they are.
+// wants requires an exact number of arguments, and describes them in its error.
 func wants(count int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != count {
@@ -172,7 +168,7 @@ func wants(count int, what string) cobra.PositionalArgs {
 	}
 }
 
-// group is a command that only holds others.
+// group returns a command that only has subcommands.
 func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
 	command := &cobra.Command{
 		Use: use, Short: short, Long: long,
@@ -195,7 +191,7 @@ func names(commands []*cobra.Command) []string {
 	return all
 }
 
-// addConfigFlags gives a command the flags that name a configuration.
+// addConfigFlags adds the flags --config and --set.
 func (a *app) addConfigFlags(command *cobra.Command) {
 	command.PersistentFlags().StringVar(&a.configFile, "config", "", "the configuration `FILE`, such as the coax.toml that init or demo made")
 	a.addSetFlag(command)
@@ -206,7 +202,7 @@ func (a *app) addSetFlag(command *cobra.Command) {
 	command.PersistentFlags().StringArrayVar(&a.sets, "set", nil, "a setting as `key=value`, over file and environment; may be repeated")
 }
 
-// config reads the configuration a command was given.
+// config loads the configuration of --config and --set.
 func (a *app) config() (server.Config, error) {
 	if a.configFile == "" {
 		return server.Config{}, usage("which configuration? Give --config FILE")
@@ -217,7 +213,7 @@ func (a *app) config() (server.Config, error) {
 }
 
 func (a *app) addNewStoreFlag(command *cobra.Command) {
-	command.Flags().BoolVar(&a.newStore, "new-store", false, "begin an empty store on PostgreSQL although a SQLite store with operators lies in the folder")
+	command.Flags().BoolVar(&a.newStore, "new-store", false, "create an empty store on PostgreSQL although the folder has a SQLite store with operators")
 }
 
 func (a *app) versionCommand() *cobra.Command {

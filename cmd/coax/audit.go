@@ -20,27 +20,27 @@ func (a *app) auditCommand() *cobra.Command {
 	var headFiles []string
 	command := &cobra.Command{
 		Use:   "audit --config FILE",
-		Short: "Prove the books: recompute everything from the rows and name what does not agree",
-		Long: `Prove the books: recompute every balance, expiry and history from the rows alone and name
+		Short: "Audit the books: recompute everything from the rows and list what does not agree",
+		Long: `Audit the books: recompute every balance, expiry and history from the rows alone and list
 what does not agree.
 
-Reads one moment of the store and changes nothing, so that it may run beside live nodes: while
-anything is written to the store it takes half of a processor at most, and only what is left.
-Where the master key of the configuration can be read, it also verifies the MACs of staff
-actions and of the daily digests of wallet entries and ledger lines. Without it everything
-else is proved, and the report says what was skipped. Rows of today have no digest yet.
+Reads one snapshot of the store and changes nothing, so that it may run beside live nodes:
+while the store is being written it takes at most half of a processor, at the lowest priority.
+If the master key of the configuration can be read, it also verifies the MACs of staff actions
+and of the daily digests of wallet entries and ledger lines. Without it everything else is
+audited, and the report says what was skipped. Rows of today have no digest yet.
 
-Whoever has the database and the master key can make every MAC anew, and rows removed at
-the end of a chain leave no gap. Only a head that was kept elsewhere shows either: a node
+An attacker with the database and the master key can recompute every MAC, and rows removed at
+the end of a chain leave no gap. Only a head that was saved elsewhere shows either: a node
 logs one every hour, and --json prints one. --head compares the store with all heads in a
 file: it must contain each of them.
 
 Prints what it counted. Exits with 0 if everything agrees; with 1 if not, after one line
 for each violation: what was broken, where, what was expected and what was found.
 
-What it holds the store against:
+The invariants that it checks:
 
-` + promises(),
+` + invariants(),
 		Example: `  coax audit --config coax.toml
   coax audit --config coax.toml --json | jq .violations
   coax audit --config coax.toml --head /var/log/coax.log`,
@@ -66,11 +66,11 @@ What it holds the store against:
 	a.addConfigFlags(command)
 	command.Flags().BoolVar(&a.asJSON, "json", false, "print one JSON object")
 	command.Flags().StringArrayVar(&headFiles, "head", nil, "compare the store with the heads in `FILE`: a node's log, or what --json printed")
-	command.Flags().BoolVar(&showProgress, "progress", false, "tell on standard error how far it is, as it does on a terminal")
+	command.Flags().BoolVar(&showProgress, "progress", false, "print the progress on standard error, as it does on a terminal")
 	return command
 }
 
-func promises() string {
+func invariants() string {
 	var text strings.Builder
 	for _, invariant := range audit.Invariants {
 		fmt.Fprintf(&text, "  %-4s %s\n", invariant.ID, invariant.Promise)
@@ -78,7 +78,7 @@ func promises() string {
 	return text.String()
 }
 
-// readHeads reads the heads of all files.
+// readHeads reads the heads in all files.
 func readHeads(files []string) (heads []audit.Head, err error) {
 	for _, name := range files {
 		file, err := os.Open(name)
@@ -112,8 +112,8 @@ func (a *app) runAudit(ctx context.Context, showProgress bool, heads []audit.Hea
 	return server.RunAudit(ctx, config, a.environ, now, heads, progress)
 }
 
-// auditProgress tells how far an audit is, a few times a second: on a terminal
-// in one line that end wipes out, else line by line.
+// auditProgress returns a function that prints the progress a few times a second: on a
+// terminal in one line that end erases, else line by line.
 func auditProgress(to io.Writer, onTerminal bool) (progress func(what string, rows int64), end func()) {
 	var last time.Time
 	begin, finish := "", "\n"
@@ -129,7 +129,7 @@ func auditProgress(to io.Writer, onTerminal bool) (progress func(what string, ro
 	return progress, func() { fmt.Fprint(to, begin) }
 }
 
-// isTerminal reports whether a person may be looking.
+// isTerminal reports whether a writer is a terminal.
 func isTerminal(writer io.Writer) bool {
 	file, is := writer.(*os.File)
 	if !is {
@@ -153,7 +153,7 @@ func (a *app) showAudit(report audit.Report) error {
 		{"commissions", counts.Commissions}, {"events of operations", counts.Events}, {"provider calls", counts.ProviderCalls},
 		{"exceptions", counts.Exceptions}, {"subscribers", counts.Subscribers}, {"cycles", counts.Cycles},
 		{"plans", fmt.Sprintf("%d (%d versions)", counts.Plans, counts.PlanVersions)},
-		{"keys", counts.Keys}, {"whitelist entries", counts.Whitelist}, {"acts of staff", counts.Actions}, {"last act's hash", orNull(report.ActionsHead)}, {"last act's MAC", orNull(report.Head.MAC)},
+		{"keys", counts.Keys}, {"whitelist entries", counts.Whitelist}, {"staff actions", counts.Actions}, {"last action's hash", orNull(report.ActionsHead)}, {"last action's MAC", orNull(report.Head.MAC)},
 		{"ledger digests", digestsOf(report)},
 		{"credited", counts.Sums.Credited}, {"charged", counts.Sums.Charged}, {"held", counts.Sums.Held}, {"balance", counts.Sums.Balance},
 		{"ledger", counts.Sums.Ledger}, {"commission", counts.Sums.Commission},
@@ -181,7 +181,7 @@ func (a *app) showAudit(report audit.Report) error {
 	return nil
 }
 
-// digestsOf says how far digests reach.
+// digestsOf describes how far the digests reach.
 func digestsOf(report audit.Report) string {
 	text := fmt.Sprintf("%d", report.Counts.Digests)
 	if report.Head.Day != "" {

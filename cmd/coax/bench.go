@@ -205,17 +205,17 @@ func (a *app) benchOwn(ctx context.Context, f benchFlags, report *benchReport) (
 		}
 	}()
 	// Environment variables would name other stores.
-	a.configFile, a.environ = own.line.Config, server.WithoutSettings(a.environ)
-	sender, closeIdle, err := benchClient(credentials{BaseURL: own.line.BaseURL, CACert: own.line.CACert, APIKey: own.line.APIKey, APISecret: own.line.APISecret}, f.connections)
+	a.configFile, a.environ = own.info.Config, server.WithoutSettings(a.environ)
+	sender, closeIdle, err := benchClient(credentials{BaseURL: own.info.BaseURL, CACert: own.info.CACert, APIKey: own.info.APIKey, APISecret: own.info.APISecret}, f.connections)
 	if err != nil {
 		return err
 	}
 	defer closeIdle()
-	workers, credited, err := a.prepareBench(ctx, f, sender, own.line.LCOID)
+	workers, credited, err := a.prepareBench(ctx, f, sender, own.info.LCOID)
 	if err != nil {
 		return err
 	}
-	report.Server.BaseURL, report.Server.Started = own.line.BaseURL, true
+	report.Server.BaseURL, report.Server.Started = own.info.BaseURL, true
 	report.Load.Plans, report.Load.RateLimit = len(workers[0].plans), benchRateLimit
 	for _, w := range workers {
 		report.Load.Subscribers += len(w.subscribers)

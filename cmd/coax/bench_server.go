@@ -22,7 +22,7 @@ const benchServerTimeout = time.Minute
 // benchServer is a demo in a process and a temporary folder of its own.
 type benchServer struct {
 	folder string
-	line   demo.Info
+	info   demo.Info
 	cmd    *exec.Cmd
 	end    context.CancelFunc // sends SIGTERM
 }
@@ -71,11 +71,10 @@ func (s *benchServer) start(ctx context.Context, program string) error {
 	if err := s.cmd.Start(); err != nil {
 		return err
 	}
-	// Ends the server if it is not ready in time or nobody waits for it; then its line
-	// cannot be read.
+	// End the server if it is not ready in time or ctx ends; then Decode fails.
 	defer time.AfterFunc(benchServerTimeout, s.end).Stop()
 	defer context.AfterFunc(ctx, s.end)()
-	return json.NewDecoder(out).Decode(&s.line)
+	return json.NewDecoder(out).Decode(&s.info)
 }
 
 // stop ends the server and removes its folder. It returns an error if the server did

@@ -21,8 +21,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// credentials are what a caller needs: the line that demo prints, or parts of
-// it from the environment.
+// credentials are what a client needs: the JSON that demo prints, or parts of it from the
+// environment.
 type credentials struct {
 	BaseURL   string `json:"base_url"`
 	CACert    string `json:"ca_cert"`
@@ -32,9 +32,8 @@ type credentials struct {
 	ClockOffset string `json:"clock_offset"`
 }
 
-// readCredentials reads a file, if one is named, and lets the environment
-// override it: COAX_BASE_URL for base_url, and so on. What a command needs must
-// be there.
+// readCredentials reads a file, if one is named, which the environment overrides:
+// COAX_BASE_URL for base_url, and so on. It fails if one of needs is missing.
 func (a *app) readCredentials(file string, needs ...string) (credentials, error) {
 	var c credentials
 	if file != "" {
@@ -62,7 +61,7 @@ func (a *app) readCredentials(file string, needs ...string) (credentials, error)
 	return c, nil
 }
 
-// request is what call and sign share.
+// request has the flags that call and sign share.
 type request struct {
 	credentials string
 	data        string
@@ -142,7 +141,7 @@ COAX_API_SECRET, COAX_CA_CERT), which wins.`,
 	return command
 }
 
-// sendError adds what to do about a CA that nobody named.
+// sendError adds what to do about an unknown CA.
 func sendError(err error, given credentials) error {
 	var unknown x509.UnknownAuthorityError
 	if !errors.As(err, &unknown) {
@@ -154,8 +153,8 @@ func sendError(err error, given credentials) error {
 	return fmt.Errorf("%w; it does not come from the CA in %s", err, given.CACert)
 }
 
-// newClient makes a client that trusts the credentials' CA, if they name one, and
-// sends through a transport that may be told more than the standard one.
+// newClient returns a client that sends through the transport and trusts the credentials'
+// CA, if they name one.
 func newClient(given credentials, transport *http.Transport) (*client.Client, error) {
 	if err := trust(transport, given.CACert); err != nil {
 		return nil, err
@@ -170,7 +169,7 @@ func newClient(given credentials, transport *http.Transport) (*client.Client, er
 	})
 }
 
-// clock is the service's clock, as far as the credentials tell.
+// clock returns the service's clock, by the credentials' clock offset.
 func (c credentials) clock() (func() time.Time, error) {
 	if c.ClockOffset == "" {
 		return time.Now, nil

@@ -28,9 +28,9 @@ It prints where to sign in, and a first command to try. Ctrl-C ends it; started 
 
 With --history a new demo has three months behind it: some hundred made-up subscribers, what
 they bought, what went wrong, and two more operators. The wallet holds 10,000.00 all the same.
-A demo that was begun without stays without.
+A demo that was created without a history stays without one.
 
-Settings given with --set are kept in DIR/coax.toml, so that coax admin --config
+Settings given with --set are saved in DIR/coax.toml, so that coax admin --config
 DIR/coax.toml works on the same store, also while the demo runs.`,
 		Example: "  coax demo\n  coax demo --dir /tmp/try --addr 127.0.0.1:0 --json",
 		Args:    cobra.NoArgs,
@@ -56,7 +56,7 @@ DIR/coax.toml works on the same store, also while the demo runs.`,
 			}))
 		},
 	}
-	command.Flags().StringVar(&folder, "dir", "coax-demo", "the `DIR` to keep everything in; made if it is not there")
+	command.Flags().StringVar(&folder, "dir", "coax-demo", "the `DIR` for everything; created if it is missing")
 	command.Flags().StringVar(&addr, "addr", server.DefaultAddr, "`HOST:PORT` to serve on; port 0 takes a free one")
 	command.Flags().BoolVar(&a.asJSON, "json", false, "print one line of JSON once ready, for scripts")
 	command.Flags().BoolVar(&untilEOF, "until-eof", false, "end when standard input is closed, as it is when the process that started the demo dies")
@@ -66,7 +66,7 @@ DIR/coax.toml works on the same store, also while the demo runs.`,
 	return command
 }
 
-// passkeysURL is the panel's address with the machine's name in place of its loopback
+// passkeysURL returns the panel's address with the machine's name in place of its loopback
 // address, because passkeys work at names only.
 func passkeysURL(panel string) string {
 	at, err := url.Parse(panel)
@@ -81,16 +81,16 @@ func passkeysURL(panel string) string {
 
 // announce prints that the demo is ready: one line of JSON for a script, or where to
 // begin for a person.
-func (a *app) announce(line demo.Info) error {
+func (a *app) announce(info demo.Info) error {
 	if a.asJSON {
-		return json.NewEncoder(a.out).Encode(line)
+		return json.NewEncoder(a.out).Encode(info)
 	}
 	program, err := os.Executable()
 	if err != nil {
 		program = "coax"
 	}
-	folder := filepath.Dir(line.Config)
-	kept := server.ShellQuote(filepath.Join(folder, "demo.json"))
+	folder := filepath.Dir(info.Config)
+	file := server.ShellQuote(filepath.Join(folder, "demo.json"))
 	_, err = fmt.Fprintf(a.out, `
   Coax is running.
 
@@ -117,15 +117,15 @@ func (a *app) announce(line demo.Info) error {
     %s call POST /api/v1/activate --idempotency-key first-order --credentials %s \
         --data '{"full_name":"Asha Rao","mobile":"9876543210","plan_id":"BASIC-1"}'
 
-  Look behind the counter:
+  Show the operator's ledger:
 
     %s admin --config %s ledger --lco %d
 
   Ctrl-C ends it. Started again with --dir %s it finds everything again.
 
-`, line.PanelURL, passkeysURL(line.PanelURL), line.Operator.Username, line.Operator.Password, line.Admin.Username, line.Admin.Password,
-		line.Finance.Username, line.Finance.Password, line.Admin.Username,
-		line.BaseURL, line.LCOID, line.APIKey, line.APISecret, line.CACert, line.SimulatorURL, line.InternalURL,
-		server.ShellQuote(program), kept, server.ShellQuote(program), kept, server.ShellQuote(program), server.ShellQuote(line.Config), line.LCOID, server.ShellQuote(folder))
+`, info.PanelURL, passkeysURL(info.PanelURL), info.Operator.Username, info.Operator.Password, info.Admin.Username, info.Admin.Password,
+		info.Finance.Username, info.Finance.Password, info.Admin.Username,
+		info.BaseURL, info.LCOID, info.APIKey, info.APISecret, info.CACert, info.SimulatorURL, info.InternalURL,
+		server.ShellQuote(program), file, server.ShellQuote(program), file, server.ShellQuote(program), server.ShellQuote(info.Config), info.LCOID, server.ShellQuote(folder))
 	return err
 }

@@ -19,9 +19,9 @@ func (a *app) initCommand() *cobra.Command {
 		Use:   "init --dir DIR",
 		Short: "Make the start of a real installation",
 		Long: `Make the start of a real installation in DIR: a commented coax.toml, a master key that
-only its owner can read, and the data folder. Nothing that is there is overwritten.
+only its owner can read, and the data folder. Existing files are not overwritten.
 
-What coax.toml can set, each with its standard value:
+The settings of coax.toml, each with its default value:
 
 ` + settingsHelp(),
 		Example: "  coax init --dir /etc/coax",
@@ -38,7 +38,7 @@ What coax.toml can set, each with its standard value:
 func settingsHelp() string {
 	var out strings.Builder
 	for _, s := range server.Settings {
-		value := s.Standard
+		value := s.Default
 		if value == "" {
 			value = "(empty)"
 		}
@@ -51,7 +51,7 @@ func (a *app) init(folder string) error {
 	config, key, data := filepath.Join(folder, "coax.toml"), filepath.Join(folder, "master.key"), filepath.Join(folder, "data")
 	for _, path := range []string{config, key, data} {
 		if _, err := os.Lstat(path); err == nil {
-			return fmt.Errorf("%s is there already, and init overwrites nothing: choose another --dir, or move it away", path)
+			return fmt.Errorf("%s exists already, and init overwrites nothing: choose another --dir, or move it away", path)
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -66,7 +66,7 @@ func (a *app) init(folder string) error {
 		return fmt.Errorf("write the configuration: %w", err)
 	}
 	fmt.Fprintf(a.out, `Made %[1]s:
-  coax.toml    every setting with its standard value, to edit
+  coax.toml    every setting with its default value, to edit
   master.key   seals the API secrets: keep a copy in a safe place, for without it the store cannot be served
   data/        the store's folder
 
@@ -79,6 +79,6 @@ Next:
 	return nil
 }
 
-const initHead = `Coax's configuration. What is commented out stands at its standard value. Paths are
+const initHead = `Coax's configuration. Settings that are commented out have their default value. Paths are
 relative to this file. The environment (COAX_SERVER_ADDR for server.addr) wins over
 it, and the command line (--set server.addr=...) over both.`

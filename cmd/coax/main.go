@@ -1,5 +1,4 @@
-// Command coax is the whole of Coax: the service, its demo, its administration
-// and the tools of those who integrate with it.
+// Command coax is the service, its demo, its administration and the tools for integrators.
 package main
 
 import (
@@ -13,11 +12,10 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// A second Ctrl-C ends a process that does not drain fast enough for its
-	// user; nothing that was answered can be lost by that.
+	// A second Ctrl-C ends the process without draining. Nothing that was answered is lost.
 	context.AfterFunc(ctx, stop)
-	// net/http prints stray bytes of the other side through the standard
-	// logger. Nothing of ours uses it, and nobody vouches for those bytes.
+	// net/http's client prints unexpected bytes of a server through the standard logger,
+	// which we do not use. They are untrusted.
 	log.SetOutput(io.Discard)
 	program := &app{out: os.Stdout, err: os.Stderr, environ: os.Environ(), ownProcess: true}
 	os.Exit(program.run(ctx, os.Args[1:]))

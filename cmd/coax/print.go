@@ -37,12 +37,12 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return append(text, '}'), nil
 }
 
-// show prints one thing: as JSON, or as lines of name and value.
+// show prints an object: as JSON, or as lines of name and value.
 func (a *app) show(o object) error {
 	if a.asJSON {
 		return json.NewEncoder(a.out).Encode(o)
 	}
-	// Not a tabwriter: a value of several lines would end its column.
+	// A tabwriter would end the column at a value of several lines.
 	width := 0
 	for _, f := range o {
 		width = max(width, len(f.name))
@@ -59,7 +59,7 @@ func (a *app) show(o object) error {
 	return nil
 }
 
-// list prints several things of one kind: as a JSON array, or as a table.
+// list prints objects: as a JSON array, or as a table.
 func (a *app) list(none string, rows []object) error {
 	if a.asJSON {
 		if rows == nil {
@@ -87,11 +87,11 @@ func (a *app) list(none string, rows []object) error {
 	return table.Flush()
 }
 
-// escapeBreaks escapes line breaks, so that a customer's address cannot pass for further
-// lines of the output.
+// escapeBreaks escapes line breaks, so that a customer's address cannot look like further
+// lines of output.
 var escapeBreaks = strings.NewReplacer("\n", `\n`, "\r", `\r`, "\t", `\t`)
 
-// cell writes a value for people: what is not set is a dash.
+// cell formats a value for people; an empty one is a dash.
 func cell(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -133,7 +133,7 @@ func cell(value any) string {
 	return fmt.Sprint(value)
 }
 
-// when writes a moment as the contract does; null if there is none.
+// when formats a time as the contract does; nil if it is zero.
 func when(t time.Time) any {
 	if t.IsZero() {
 		return nil

@@ -15,7 +15,7 @@ func (a *app) serveCommand() *cobra.Command {
 		Use:   "serve --config FILE",
 		Short: "Run one node of the service",
 		Long: `Run one node of the service until SIGTERM or Ctrl-C, which end it cleanly: requests
-that are under way are answered, new ones are not let in. SIGHUP reads the TLS
+that are under way are answered, new ones are not accepted. SIGHUP reads the TLS
 certificate again, and opens log.security_file again. Logs go to standard error, one
 JSON object a line.
 
@@ -38,17 +38,17 @@ func (a *app) serve(ctx context.Context) error {
 		return err
 	}
 	if config.Clock.Offset != 0 {
-		return errors.New("clock.offset is for demo only: a service whose clock is wrong would sell wrong expiries; remove it")
+		return errors.New("clock.offset is for demo only: a service with a wrong clock would set wrong expiries; remove it")
 	}
 	log, err := server.NewLogger(a.err, config, "json")
 	if err != nil {
 		return err
 	}
 	defer telemetry.Flush(log)
-	server.CollectLess(a.environ)
-	server.LimitMemory(a.environ)
+	server.SetGCPercent(a.environ)
+	server.SetMemoryLimit(a.environ)
 	if config.Store.Kind == "sqlite" {
-		server.WaitBesideWork(a.environ)
+		server.AddProcessor(a.environ)
 	}
 	node, err := server.Open(ctx, config, a.environ, log, server.Clock(config.Clock.Offset))
 	if err != nil {
@@ -60,7 +60,7 @@ func (a *app) serve(ctx context.Context) error {
 	return errors.Join(node.Serve(ctx), node.Close())
 }
 
-// stoppedIsDone takes being stopped while still starting for a clean end.
+// stoppedIsDone treats being stopped during the start as a clean end.
 func stoppedIsDone(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil
@@ -73,7 +73,7 @@ func (a *app) migrateCommand() *cobra.Command {
 		Use:   "migrate --config FILE",
 		Short: "Bring the store's schema up to date, and do nothing else",
 		Long: `Bring the store's schema up to date, and do nothing else. serve and demo do the same
-when they start; this is for those who want to see it done first.`,
+when they start; this command does it beforehand.`,
 		Example: "  coax migrate --config /etc/coax/coax.toml",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -1,6 +1,6 @@
-// Package demo makes a whole Coax with nothing to configure: a folder with certificate,
-// keys and configuration, a provider simulator on a socket, an operator with money,
-// plans, keys and logins, and three months of history where that is wanted.
+// Package demo sets up and runs a complete Coax without configuration: a folder with
+// certificate, keys and configuration, a provider simulator on a socket, an operator with
+// money, plans, keys and logins, and optionally three months of history.
 package demo
 
 import (
@@ -27,32 +27,31 @@ type Info struct {
 	SimulatorURL string `json:"simulator_url"`
 	InternalURL  string `json:"internal_url"`
 	PlainURL     string `json:"plain_url"`
-	// PanelURL is where people begin, and these are who can: two of the MSO's
-	// staff, so that one can approve what the other proposes, and one of the
-	// operator's people.
+	// PanelURL is where people sign in with these logins: two of the MSO's staff, so that
+	// one can approve what the other proposes, and one of the operator.
 	PanelURL string `json:"panel_url"`
 	Admin    Login  `json:"admin"`
 	Operator Login  `json:"operator"`
 	Finance  Login  `json:"finance"`
-	// ClockOffset is how far the demo's clock is moved, for those who sign by
-	// it; empty if it is not.
+	// ClockOffset is the setting clock.offset, which clients need to sign requests; empty
+	// if it is zero.
 	ClockOffset string `json:"clock_offset,omitempty"`
 }
 
-// Login is who can sign in to the demo's pages, and how.
+// Login is a login of the demo's pages.
 type Login struct {
 	Username string `json:"username"`
 	Password string `json:"password"`
 }
 
-// Folder is where a demo keeps everything, and the settings it was started with.
+// Folder is a demo's folder and the settings that it was started with.
 type Folder struct {
 	Path          string
 	Sets, Environ []string
 }
 
-// Prepare gives the folder its certificate, master key and configuration, or
-// finds them, and reads the configuration.
+// Prepare creates the folder's certificate, master key and configuration if they are
+// missing, and loads the configuration.
 func Prepare(in Folder, addr, providerURL string) (server.Config, error) {
 	folder := in.Path
 	var config server.Config
@@ -62,15 +61,15 @@ func Prepare(in Folder, addr, providerURL string) (server.Config, error) {
 		return config, err
 	}
 	earlier := ""
-	kept := map[string]string{}
+	saved := map[string]string{}
 	if _, err := os.Stat(file); err == nil {
 		earlier = file
-		if kept, err = server.ReadConfigFile(file); err != nil {
+		if saved, err = server.ReadConfigFile(file); err != nil {
 			return config, err
 		}
 	}
-	// The simulator has another port at each start; whoever wants another
-	// provider says so each time.
+	// The simulator has another port at each start; another provider has to be given at
+	// each start.
 	var overrides []string
 	if !inEnvironment(in.Environ, "provider.url") {
 		overrides = append(overrides, "provider.url="+providerURL)
@@ -80,8 +79,7 @@ func Prepare(in Folder, addr, providerURL string) (server.Config, error) {
 		overrides = append(overrides, "server.addr="+addr)
 	}
 
-	// Every value is judged before anything is written: a demo that was given
-	// rubbish must not keep it.
+	// Every value is checked before anything is written, so that no invalid value is saved.
 	config, err = server.LoadConfig(server.Sources{File: earlier, Sets: overrides, Environ: in.Environ})
 	if err != nil {
 		return config, err
@@ -89,14 +87,14 @@ func Prepare(in Folder, addr, providerURL string) (server.Config, error) {
 	if _, err := server.OpenProvider(config, nil); err != nil {
 		return config, err
 	}
-	maps.Copy(kept, given)
+	maps.Copy(saved, given)
 	for key, value := range demoSettings {
-		if _, chosen := kept[key]; !chosen && !inEnvironment(in.Environ, key) {
-			kept[key] = value
+		if _, chosen := saved[key]; !chosen && !inEnvironment(in.Environ, key) {
+			saved[key] = value
 		}
 	}
-	kept["provider.url"] = config.Provider.URL
-	if err := server.ReplaceFile(file, 0o600, server.RenderConfig(demoHead, kept)); err != nil {
+	saved["provider.url"] = config.Provider.URL
+	if err := server.ReplaceFile(file, 0o600, server.RenderConfig(demoHead, saved)); err != nil {
 		return config, fmt.Errorf("write the configuration: %w", err)
 	}
 	if _, err := os.Stat(filepath.Join(folder, "master.key")); errors.Is(err, fs.ErrNotExist) {
@@ -108,21 +106,21 @@ func Prepare(in Folder, addr, providerURL string) (server.Config, error) {
 		return config, err
 	}
 
-	// The demo's own listeners take free ports unless somebody chose: two demos
-	// should not get into each other's way. These are not kept in the file.
+	// The other listeners take free ports unless set, so that two demos can run at once.
+	// These ports are not saved.
 	for _, key := range []string{"server.internal_addr", "server.plain_addr"} {
-		if _, chosen := kept[key]; !chosen && !inEnvironment(in.Environ, key) {
+		if _, chosen := saved[key]; !chosen && !inEnvironment(in.Environ, key) {
 			overrides = append(overrides, key+"=127.0.0.1:0")
 		}
 	}
 	return server.LoadConfig(server.Sources{File: file, Sets: overrides, Environ: in.Environ})
 }
 
-// demoSettings are the demo's own defaults: a newcomer has no app for codes at hand, and
-// the terminal is for what they are told.
+// demoSettings are the demo's own defaults: a newcomer has no authenticator app at hand, and
+// security events would clutter the terminal.
 var demoSettings = map[string]string{"panel.staff_totp": "false", "log.security_file": "security.log"}
 
-const demoHead = `The demo's configuration, written anew at each start: what was given with --set stays.
+const demoHead = `The demo's configuration, written again at each start: what was given with --set stays.
 coax admin --config THIS_FILE works on the demo's store, also while it runs.`
 
 func inEnvironment(environ []string, key string) bool {
@@ -131,29 +129,29 @@ func inEnvironment(environ []string, key string) bool {
 	return found
 }
 
-// readLine reads what an earlier start kept; nothing, if there was none.
-func readLine(path string) (Info, error) {
-	var line Info
+// readInfo reads the info that an earlier start saved; it is empty if there is none.
+func readInfo(path string) (Info, error) {
+	var info Info
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return line, nil
+		return info, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &line)
+		err = json.Unmarshal(text, &info)
 	}
 	if err != nil {
-		return line, fmt.Errorf("read what the demo kept in %s: %w (remove the folder to begin anew)", path, err)
+		return info, fmt.Errorf("read what the demo saved in %s: %w (remove the folder to start over)", path, err)
 	}
-	return line, nil
+	return info, nil
 }
 
-func KeepLine(path string, line Info) error {
-	text, err := json.Marshal(line)
+func saveInfo(path string, info Info) error {
+	text, err := json.Marshal(info)
 	if err != nil {
 		return err
 	}
 	if err := server.ReplaceFile(path, 0o600, append(text, '\n')); err != nil {
-		return fmt.Errorf("keep the demo's credentials: %w", err)
+		return fmt.Errorf("save the demo's credentials: %w", err)
 	}
 	return nil
 }

@@ -12,63 +12,62 @@ import (
 	"github.com/coaxhq/coax/internal/server"
 )
 
-// impatience is how long the demo's history waits where no answer will come.
-const impatience = 500 * time.Millisecond
+// shortTimeout is the provider timeout for calls that the simulator will not answer.
+const shortTimeout = 500 * time.Millisecond
 
-// beginning is how a demo's operator comes into the world: now and with the
-// opening balance, or three months ago and with a history to come.
-type beginning struct {
+// start is when a demo's operator is created, and by which actor: now with the opening
+// balance, or three months ago with a history to be made.
+type start struct {
 	actor   string
 	Now     func() time.Time
 	History bool
 }
 
-// fromNow is the beginning of a demo without a history.
-func fromNow(n *server.Node) beginning { return beginning{actor: "demo", Now: n.Now} }
+// startNow returns the start of a demo without a history.
+func startNow(n *server.Node) start { return start{actor: "demo", Now: n.Now} }
 
-// BeginningOf finds out how a demo begins, or began. A history that an earlier
-// start was ended over is gone on with, whether or not it is asked for again:
-// half of one would be nobody's demo.
-func BeginningOf(ctx context.Context, n *server.Node, notice io.Writer, ownProvider, wanted bool) (beginning, error) {
-	fresh := fromNow(n)
+// FindStart returns the start of a demo, new or existing. An incomplete history is
+// continued, also without --history.
+func FindStart(ctx context.Context, n *server.Node, notice io.Writer, ownProvider, wanted bool) (start, error) {
+	now := startNow(n)
 	state, began, err := demohistory.Examine(ctx, n.Store)
 	if err != nil {
-		return fresh, err
+		return now, err
 	}
 	switch {
-	case state == demohistory.Begun:
+	case state == demohistory.Incomplete:
 	case !wanted:
-		return fresh, nil
+		return now, nil
 	case state == demohistory.Possible:
 		began = n.Now().Add(-demohistory.Length)
 	case state == demohistory.Impossible:
-		fmt.Fprintln(notice, "This demo was begun without a history and stays as it is: --history is for a new one, in another --dir.")
-		return fresh, nil
+		fmt.Fprintln(notice, "This demo was created without a history and stays as it is: --history is for a new one, in another --dir.")
+		return now, nil
 	default:
-		return fresh, nil
+		return now, nil
 	}
 	if !ownProvider {
-		return fresh, errors.New("a demo's history is made with its own simulator: leave provider.url alone, or leave out --history")
+		return now, errors.New("a demo's history is made with its own simulator: leave provider.url alone, or leave out --history")
 	}
-	return beginning{actor: demohistory.Maker, Now: func() time.Time { return began }, History: true}, nil
+	return start{actor: demohistory.Actor, Now: func() time.Time { return began }, History: true}, nil
 }
 
-// FillHistory makes up the three months behind a demo that was just furnished.
+// FillHistory makes the three months of history of a demo that was just set up.
 func FillHistory(ctx context.Context, n *server.Node, provider *RunningSimulator, begins time.Time, progress io.Writer) error {
-	hasty := n.Config
-	hasty.Provider.Timeout = impatience
-	impatient, err := server.OpenProvider(hasty, nil)
+	short := n.Config
+	short.Provider.Timeout = shortTimeout
+	shortProvider, err := server.OpenProvider(short, nil)
 	if err != nil {
 		return err
 	}
-	defer impatient.Close()
-	patient, err := server.OpenProvider(n.Config, nil)
+	defer shortProvider.Close()
+	gateway, err := server.OpenProvider(n.Config, nil)
 	if err != nil {
 		return err
 	}
-	defer patient.Close()
+	defer gateway.Close()
 	return demohistory.Fill(ctx, demohistory.Config{
-		Store: n.Store, Vault: n.Vault, Provider: patient, Impatient: impatient, Source: patient, Simulator: provider.Simulator, Requests: n.Requests,
+		Store: n.Store, Vault: n.Vault, Provider: gateway, ShortTimeout: shortProvider, Source: gateway, Simulator: provider.Simulator, Requests: n.Requests,
 		ProviderName: n.Config.Provider.Name, Timeout: n.Config.Provider.Timeout,
 		FirstCheck: n.Config.Review.FirstCheck, MaxInterval: n.Config.Review.MaxInterval, RefundAfter: n.Config.Review.RefundAfter,
 		ActivationTerm: n.Config.Rules.ActivationTerm,

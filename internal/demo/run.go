@@ -20,7 +20,7 @@ type Options struct {
 	// Addr is the API's address; empty leaves it to the settings.
 	Addr          string
 	Sets, Environ []string
-	// NewStore begins an empty store although another one exists.
+	// NewStore allows an empty store on PostgreSQL although a SQLite store exists.
 	NewStore bool
 	// History gives a new demo three months of history.
 	History bool
@@ -30,7 +30,7 @@ type Options struct {
 	Ready func(Info) error
 }
 
-// Run makes the demo in its folder, or finds it there, and serves until the context
+// Run sets up the demo in its folder as far as it is missing, and serves until the context
 // ends.
 func Run(ctx context.Context, o Options) error {
 	folder, err := filepath.Abs(o.Folder)
@@ -65,15 +65,15 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer telemetry.Flush(log)
-	server.CollectLess(o.Environ)
+	server.SetGCPercent(o.Environ)
 	if config.Store.Kind == "sqlite" {
-		server.WaitBesideWork(o.Environ)
+		server.AddProcessor(o.Environ)
 	}
 	node, err := server.Open(ctx, config, o.Environ, log, server.Clock(config.Clock.Offset))
 	if err != nil {
 		return err
 	}
-	info, err := furnishAndListen(ctx, node, folder, provider, o)
+	info, err := setupAndListen(ctx, node, folder, provider, o)
 	if err != nil {
 		return errors.Join(err, node.Close())
 	}
@@ -83,19 +83,19 @@ func Run(ctx context.Context, o Options) error {
 	return errors.Join(node.Serve(ctx), node.Close())
 }
 
-// furnishAndListen furnishes the demo, starts to listen, and stores its info.
-func furnishAndListen(ctx context.Context, node *server.Node, folder string, provider *RunningSimulator, o Options) (Info, error) {
+// setupAndListen sets up the demo, starts to listen, and saves its info.
+func setupAndListen(ctx context.Context, node *server.Node, folder string, provider *RunningSimulator, o Options) (Info, error) {
 	file := filepath.Join(folder, "demo.json")
-	begins, err := BeginningOf(ctx, node, o.Log, node.Config.Provider.URL == provider.URL, o.History)
+	from, err := FindStart(ctx, node, o.Log, node.Config.Provider.URL == provider.URL, o.History)
 	if err != nil {
 		return Info{}, err
 	}
-	info, err := FurnishFrom(ctx, node, file, begins)
+	info, err := SetupFrom(ctx, node, file, from)
 	if err != nil {
 		return info, err
 	}
-	if begins.History {
-		if err := FillHistory(ctx, node, provider, begins.Now(), o.Log); err != nil {
+	if from.History {
+		if err := FillHistory(ctx, node, provider, from.Now(), o.Log); err != nil {
 			return info, err
 		}
 	}
@@ -113,10 +113,10 @@ func furnishAndListen(ctx context.Context, node *server.Node, folder string, pro
 	if offset := node.Config.Clock.Offset; offset != 0 {
 		info.ClockOffset = offset.String()
 	}
-	return info, KeepLine(file, info)
+	return info, saveInfo(file, info)
 }
 
-// plainURL is the URL of a plain HTTP listener; empty if there is none.
+// plainURL returns the URL of a plain HTTP listener; "" if there is none.
 func plainURL(addr net.Addr) string {
 	if addr == nil {
 		return ""

@@ -14,19 +14,18 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
-// RunningSimulator is a provider on a socket.
+// RunningSimulator is a simulator that serves on a socket.
 type RunningSimulator struct {
 	*simulator.Simulator
 	URL  string
 	Stop func()
 }
 
-// StartSimulator runs a simulator, whose books are kept in a file if one is
-// named.
+// StartSimulator starts a simulator, which saves its state in stateFile unless that is "".
 func StartSimulator(addr, stateFile string) (*RunningSimulator, error) {
 	var lock io.Closer
 	if stateFile != "" {
-		// Two that keep the same books would write over each other.
+		// Two simulators would overwrite each other's state.
 		file, err := sqlite.LockFolder(stateFile + ".lock")
 		if err != nil {
 			return nil, err

@@ -20,33 +20,32 @@ import (
 )
 
 var (
-	// billingServer is where the operator's software runs, strangerServer where
-	// somebody once ran a copy of it. Both are addresses for examples.
+	// billingServer is where the operator's software runs, and unlistedServer a machine
+	// that is not on the whitelist. They are documentation addresses (RFC 5737).
 	billingServer  = netip.MustParseAddr("192.0.2.10")
-	strangerServer = netip.MustParseAddr("203.0.113.77")
+	unlistedServer = netip.MustParseAddr("203.0.113.77")
 	counterDesk    = netip.MustParseAddr("192.0.2.21")
 )
 
-// caller is the first operator's software, as the log of calls sees it.
+// caller makes entries of the request log for one client of the first operator.
 type caller struct {
 	requestlog.Entry
 	chance *rand.Rand
 }
 
-// logCalls writes down what the first operator's software called for as long as the
-// log goes back: its orders, which are in the store, the balance it looks at morning
-// and evening, and what went wrong when its people tried something. Orders that came
-// from the counter are there as well.
-func (t *teller) logCalls(ctx context.Context) error {
-	first := t.operators[0]
-	if !t.Requests.On() || first.keyID == 0 {
+// logCalls fills the request log of the first operator for as long as the log goes back:
+// its operations, by API and from the counter, its balance queries every morning and
+// evening, and some failed calls.
+func (g *generator) logCalls(ctx context.Context) error {
+	first := g.operators[0]
+	if !g.Requests.On() || first.keyID == 0 {
 		return nil
 	}
-	key, err := t.Store.Key(ctx, first.keyID)
+	key, err := g.Store.Key(ctx, first.keyID)
 	if err != nil {
 		return err
 	}
-	operations, err := t.Store.ListOperations(ctx, admin.OperationFilter{OperatorID: first.id, Limit: 10_000})
+	operations, err := g.Store.ListOperations(ctx, admin.OperationFilter{OperatorID: first.id, Limit: 10_000})
 	if err != nil {
 		return err
 	}
@@ -58,7 +57,7 @@ func (t *teller) logCalls(ctx context.Context) error {
 		Entry:  requestlog.Entry{OperatorID: first.id, KeyHint: counterName, Address: counterDesk},
 		chance: by.chance,
 	}
-	since := t.ends.Add(-min(t.Requests.Keep(), Length))
+	since := g.ends.Add(-min(g.Requests.Keep(), Length))
 	var calls []requestlog.Entry
 	for _, op := range operations {
 		switch {
@@ -71,15 +70,15 @@ func (t *teller) logCalls(ctx context.Context) error {
 			calls = append(calls, counter.ordered(op, "/panel/subscribers/"+op.SubscriberID+"/"))
 		}
 	}
-	for morning := since.Truncate(day).Add(day + 3*time.Hour); morning.Before(t.ends.Add(-day / 2)); morning = morning.Add(day) {
+	for morning := since.Truncate(day).Add(day + 3*time.Hour); morning.Before(g.ends.Add(-day / 2)); morning = morning.Add(day) {
 		calls = append(calls, by.read("/api/v1/balance", morning), by.read("/api/v1/balance", morning.Add(9*time.Hour)), by.read("/api/v1/plans", morning.Add(time.Second)))
 	}
-	calls = append(calls, by.mistakes(t.ends)...)
+	calls = append(calls, by.mistakes(g.ends)...)
 	slices.SortStableFunc(calls, func(a, b requestlog.Entry) int { return a.At.Compare(b.At) })
 	for _, call := range calls {
-		t.Requests.Record(call)
+		g.Requests.Record(call)
 	}
-	return t.Requests.Flush(ctx)
+	return g.Requests.Flush(ctx)
 }
 
 func (c caller) call(at time.Time, method, path string) requestlog.Entry {
@@ -93,8 +92,8 @@ func (c caller) read(path string, at time.Time) requestlog.Entry {
 	return c.call(at.Add(time.Duration(c.chance.IntN(5_000))*time.Millisecond), "GET", path)
 }
 
-// ordered is the call that an operation came by, and what it was told, as far as the
-// operation still shows it: of a review that has ended nothing does.
+// ordered returns the call of an operation with its answer, as far as the operation shows
+// it: one whose review has ended no longer does.
 func (c caller) ordered(op operation.Operation, under string) requestlog.Entry {
 	path := map[operation.Kind]string{
 		operation.Activate: "activate", operation.Renew: "renew", operation.AdvanceRenew: "advance-renew",
@@ -111,15 +110,15 @@ func (c caller) ordered(op operation.Operation, under string) requestlog.Entry {
 	return e
 }
 
-// mistakes are what integrators do: a signature in capitals, a clock in
-// milliseconds, a copy of the software on a machine that nobody let in.
+// mistakes returns typical mistakes of integrators: a signature in capitals, a timestamp in
+// milliseconds, a wrong secret, and calls from an address that is not whitelisted.
 func (c caller) mistakes(ends time.Time) []requestlog.Entry {
 	refused := func(ago time.Duration, code fault.Code, timestamp func(time.Time) int64, spell func(string) string) requestlog.Entry {
 		at := ends.Add(-ago)
 		e := c.call(at, "GET", "/api/v1/balance")
 		e.Status, e.Code = 401, code
 		nonce := e.RequestID[len("req_"):]
-		made := sha256.Sum256([]byte(nonce)) // signed with some other secret
+		made := sha256.Sum256([]byte(nonce)) // signed with a wrong secret
 		e.Signature = requestlog.NewSignatureDetails(signing.Request{
 			Method: e.Method, Path: e.Path, Timestamp: fmt.Sprint(timestamp(at)), Nonce: nonce,
 		}.StringToSign(), spell(hex.EncodeToString(made[:])))
@@ -133,7 +132,7 @@ func (c caller) mistakes(ends time.Time) []requestlog.Entry {
 	}
 	for i := range 3 {
 		e := c.call(ends.Add(-50*time.Hour+time.Duration(i)*time.Minute), "GET", "/api/v1/plans")
-		e.Status, e.Code, e.Address = 403, fault.IPNotWhitelisted, strangerServer
+		e.Status, e.Code, e.Address = 403, fault.IPNotWhitelisted, unlistedServer
 		calls = append(calls, e)
 	}
 	return calls

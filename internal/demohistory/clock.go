@@ -8,8 +8,8 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// clock shows the moment that is being told of. It is never set back, so that the
-// books are in the order of their dates.
+// clock is the time within the history. It is never set back, so that rows are written in
+// the order of their dates.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -29,53 +29,54 @@ func (c *clock) moveTo(at time.Time) {
 	}
 }
 
-func (c *clock) pass(d time.Duration) { c.moveTo(c.Now().Add(d)) }
+func (c *clock) advance(d time.Duration) { c.moveTo(c.Now().Add(d)) }
 
-// latency is the provider on the other side of the moved clock: its calls take the
-// time there that such calls take.
+// latency is a provider that advances the history's clock by a plausible latency at each
+// call.
 type latency struct {
-	clock               *clock
-	provider, impatient operation.Provider
-	timeout             time.Duration
-	// silent are the references of which no answer will come.
+	clock *clock
+	// shortTimeout is the same provider with a short timeout.
+	provider, shortTimeout operation.Provider
+	timeout                time.Duration
+	// silent are the orders, by mobile and component, that will not be answered.
 	silent map[string]bool
 	calls  int
 }
 
 var _ operation.Provider = (*latency)(nil)
 
-// Apply sends an order. Nobody sits through the whole silence after one that is
-// known not to be answered: only the clock does.
+// Apply sends an order. One that will not be answered is sent with the short timeout; the
+// history's clock advances by the real one.
 func (l *latency) Apply(ctx context.Context, order operation.Order) operation.Reply {
 	if l.silent[order.Mobile+order.Component] {
-		answer := l.impatient.Apply(ctx, order)
-		l.clock.pass(l.timeout)
-		return answer
+		reply := l.shortTimeout.Apply(ctx, order)
+		l.clock.advance(l.timeout)
+		return reply
 	}
-	answer := l.provider.Apply(ctx, order)
-	l.take()
-	return answer
+	reply := l.provider.Apply(ctx, order)
+	l.addLatency()
+	return reply
 }
 
-// Status asks what became of an order.
+// Status asks for the status of an order.
 func (l *latency) Status(ctx context.Context, order operation.Order) operation.Reply {
-	answer := l.provider.Status(ctx, order)
-	l.take()
-	return answer
+	reply := l.provider.Status(ctx, order)
+	l.addLatency()
+	return reply
 }
 
-// Void calls an order off.
+// Void cancels an order.
 func (l *latency) Void(ctx context.Context, order operation.Order) operation.Reply {
-	answer := l.provider.Void(ctx, order)
-	l.take()
-	return answer
+	reply := l.provider.Void(ctx, order)
+	l.addLatency()
+	return reply
 }
 
-// take lets a call take its time, between 0.2 and 1.4 s.
-func (l *latency) take() {
+// addLatency advances the clock by 0.2 to 1.4 s.
+func (l *latency) addLatency() {
 	l.clock.mu.Lock()
 	l.calls++
 	n := l.calls
 	l.clock.mu.Unlock()
-	l.clock.pass(time.Duration(200+n*389%1200) * time.Millisecond)
+	l.clock.advance(time.Duration(200+n*389%1200) * time.Millisecond)
 }

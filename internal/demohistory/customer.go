@@ -13,42 +13,41 @@ import (
 type customer struct {
 	number   int
 	operator *operator
-	chance   *rand.Rand // their own, so that nobody's life depends on another's
+	chance   *rand.Rand // one for each, so that customers do not depend on each other
 	name     string
 	address  string
 	mobile   string
 
 	plan    string // bought last
 	expires time.Time
-	step    int // how often something was ordered for them
-	cycles  int // how often with success
-	// leavesAfter is after how many cycles they do not come back; 0 if never.
+	step    int // orders so far
+	cycles  int // successful orders so far
+	// leavesAfter is the number of cycles after which they do not come back; 0 = never.
 	leavesAfter int
-	// stops is when nothing is ordered for them any more.
+	// stops is when their orders end.
 	stops time.Time
-	// arrival is their activation. What follows lives by chance, unless it is
-	// laid down in visits.
+	// arrival is their activation. Further visits are random, unless scripted is set.
 	arrival  visit
 	visits   []visit
-	laidDown bool
+	scripted bool
 }
 
-// visit is one order that a customer comes for.
+// visit is one order of a customer.
 type visit struct {
 	at   time.Time
 	kind operation.Kind
 	plan string
-	// outcomes are how the simulator takes the orders; none is success.
+	// outcomes are scripted for the simulator; none means success.
 	outcomes []simulator.Outcome
 	// silent is the component whose order is not answered.
 	silent string
-	// hasty: somebody decides for themselves before the provider is asked.
-	hasty bool
-	// last: whatever becomes of it, nothing follows.
+	// settledEarly: staff settle the review before the provider's status is known.
+	settledEarly bool
+	// last: no further visit follows, whatever the outcome.
 	last bool
 }
 
-// The plans of the demo, by how many people like them.
+// The plans of the demo.
 const (
 	basic   = "BASIC-1"
 	family  = "FAMILY-1"
@@ -67,17 +66,16 @@ func likedPlan(chance *rand.Rand) string {
 	}
 }
 
-// inOpeningHours is a moment between half past nine and eight of the Indian day
-// that another moment falls on.
+// inOpeningHours returns a random time between 9:30 and 20:00 of a time's day in India.
 func inOpeningHours(at time.Time, chance *rand.Rand) time.Time {
 	y, m, d := at.In(subscription.IST).Date()
 	opens := time.Date(y, m, d, 9, 30, 0, 0, subscription.IST)
 	return opens.Add(time.Duration(chance.Int64N(int64(10*time.Hour+30*time.Minute))) / time.Millisecond * time.Millisecond)
 }
 
-// next is what a customer comes for next; false if nothing before the end.
+// next returns a customer's next visit; false if there is none.
 func (c *customer) next(now time.Time) (visit, bool) {
-	if c.laidDown {
+	if c.scripted {
 		if len(c.visits) == 0 {
 			return visit{}, false
 		}
@@ -105,8 +103,8 @@ func (c *customer) next(now time.Time) (visit, bool) {
 	return v, true
 }
 
-// comesBack is when a customer thinks of renewing: most do shortly before the end,
-// some well before, some when the screen has gone dark.
+// comesBack returns when a customer renews: most do shortly before the expiry, some well
+// before, some after it.
 func (c *customer) comesBack(now time.Time) time.Time {
 	days := 0
 	switch n := c.chance.IntN(100); {
@@ -126,7 +124,7 @@ func (c *customer) comesBack(now time.Time) time.Time {
 	return at
 }
 
-// other is a plan that somebody changes to.
+// other returns the plan that a customer changes to.
 func other(plan string) string {
 	switch plan {
 	case basic:
@@ -137,8 +135,7 @@ func other(plan string) string {
 	return basic
 }
 
-// troubleOf is what goes wrong with a customer's order, for those who are not
-// lucky every time.
+// troubleOf returns the scripted failures of a customer's order; nil for most.
 func troubleOf(number, step int) []simulator.Outcome {
 	switch {
 	case step == 1 && (number == 70 || number == 95 || number == 160):

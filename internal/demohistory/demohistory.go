@@ -1,10 +1,8 @@
-// Package demohistory gives a demo a past: three months in which made-up people
-// were activated and renewed, mostly with success, so that every page has
-// something to show. Nothing is written by hand. Each operation goes through the
-// same processor, reviewer and service as a real one, with a clock that is moved
-// through the three months and the simulator as the provider, so that the books
-// are right because they were kept right. It refuses to add to a life that has
-// begun without it.
+// Package demohistory makes three months of history for a demo: made-up customers who are
+// activated and renewed, mostly with success, so that every page has something to show.
+// Each operation goes through the same processor, reviewer and service as a real one, with
+// a clock that is moved through the three months and the simulator as the provider. A store
+// that was created without a history gets none.
 package demohistory
 
 import (
@@ -22,49 +20,49 @@ import (
 )
 
 const (
-	// Length is how much there is to tell.
+	// Length is how long a history is.
 	Length = 91 * 24 * time.Hour
 	day    = 24 * time.Hour
 
-	// Maker is who a demo that is to have a history is furnished by. Its name
-	// in the log of acts tells such a demo from one without.
-	Maker = "demo:history"
+	// Actor is the actor that sets up a demo with a history. Its name in the audit log
+	// tells such a demo from one without.
+	Actor = "demo:history"
 
-	// seed makes every history alike; only transaction ids are drawn anew.
+	// seed makes all histories equal, except for transaction ids.
 	seed = 20_26_11
 
-	// closingReference is of the top-up that ends the history. Where it was
-	// credited, the history is whole.
+	// closingReference is the reference of the top-up that ends the history. If it was
+	// credited, the history is complete.
 	closingReference = "NEFT DEMO 00199999"
 )
 
-// Closing is what the first operator's wallet holds in the end, as that of a demo
-// without a history does from the beginning.
+// Closing is the balance of the first operator's wallet in the end; it is the opening
+// balance of a demo without a history.
 var Closing = money.Paise(10_000_00)
 
-// Store is where a history is kept.
+// Store is the store that a history is written to.
 type Store interface {
 	admin.Store
 	catalogue.Store
 	operation.ReviewStore
 }
 
-// Config is the world that a history happens in.
+// Config is the configuration of a history.
 type Config struct {
 	Store Store
 	Vault admin.Sealer
-	// Provider is asked for what customers buy. Impatient is the same provider
-	// for orders of which it is known beforehand that no answer will come.
-	Provider, Impatient operation.Provider
-	// Source is what that provider sells.
+	// Provider carries out the orders. ShortTimeout is the same provider with a short
+	// timeout, for orders that will not be answered.
+	Provider, ShortTimeout operation.Provider
+	// Source is the provider's catalogue.
 	Source catalogue.Source
-	// Simulator is that provider itself, to be told how orders go.
+	// Simulator is the provider itself, to script the outcomes of orders.
 	Simulator *simulator.Simulator
 
-	// Requests is told of the calls that orders came by; nil, of none.
+	// Requests receives the API calls of the orders; nil for none.
 	Requests *requestlog.Log
 
-	// What the service that is to go on with this world is told as well.
+	// The settings of the service that will use the store.
 	ProviderName   string
 	Timeout        time.Duration
 	FirstCheck     time.Duration
@@ -73,10 +71,9 @@ type Config struct {
 	ActivationTerm subscription.ActivationTerm
 	Fingerprints   operation.Fingerprints
 
-	// Now is the real clock. Only what an earlier process left undone is
-	// followed up by it.
+	// Now is the real clock, for the price comparison at the end.
 	Now func() time.Time
-	// Progress is told now and then how far the history has come.
+	// Progress is called from time to time.
 	Progress func(done Progress)
 }
 
@@ -89,33 +86,32 @@ type Progress struct {
 // State is whether a store has a history.
 type State int
 
-// A history can be made where there is nothing yet, and ended where it was begun.
-// What has a life of its own keeps it.
+// A history can be made in an empty store, and completed if it is incomplete. It cannot be
+// added to a store that was set up without one.
 const (
 	Possible State = iota
-	Begun
-	Whole
+	Incomplete
+	Complete
 	Impossible
 )
 
-// Examine finds out whether a store has a history and, where one was begun, when
-// it begins.
+// Examine returns whether a store has a history, and when that begins.
 func Examine(ctx context.Context, store admin.Store) (state State, begins time.Time, err error) {
 	operators, err := store.Operators(ctx)
 	if err != nil || len(operators) == 0 {
 		return Possible, begins, err
 	}
-	acts, err := store.AuditPage(ctx, admin.ListQuery{OperatorID: operators[0].ID})
+	entries, err := store.AuditPage(ctx, admin.ListQuery{OperatorID: operators[0].ID})
 	if err != nil {
 		return Impossible, begins, err
 	}
 	state = Impossible
-	for _, act := range acts {
+	for _, entry := range entries {
 		switch {
-		case act.Actor == Maker && act.Action == "lco create":
-			state, begins = Begun, act.At
-		case state == Begun && act.Subject == closingSubject(operators[0].ID):
-			return Whole, begins, nil
+		case entry.Actor == Actor && entry.Action == "lco create":
+			state, begins = Incomplete, entry.At
+		case state == Incomplete && entry.Subject == closingSubject(operators[0].ID):
+			return Complete, begins, nil
 		}
 	}
 	return state, begins, nil
@@ -125,18 +121,18 @@ func closingSubject(operatorID int64) string {
 	return fmt.Sprintf("wallet of lco %d, reference %s", operatorID, closingReference)
 }
 
-// Fill makes the history of the store's first operator, which Maker made at the
-// given moment, and of its neighbours. A history that was begun is ended: what
-// is there already is not done again, and of a whole one nothing is.
+// Fill makes the history of the store's first operator, which Actor created at begins, and
+// of two other operators. It completes an incomplete history without repeating anything,
+// and does nothing if it is complete.
 func Fill(ctx context.Context, config Config, begins time.Time) error {
-	if state, _, err := Examine(ctx, config.Store); err != nil || state == Whole {
+	if state, _, err := Examine(ctx, config.Store); err != nil || state == Complete {
 		return err
 	}
-	t, err := newTeller(ctx, config, begins)
+	g, err := newGenerator(ctx, config, begins)
 	if err != nil {
 		return fmt.Errorf("make the demo's history: %w", err)
 	}
-	if err := t.tell(ctx); err != nil {
+	if err := g.run(ctx); err != nil {
 		return fmt.Errorf("make the demo's history: %w", err)
 	}
 	return nil

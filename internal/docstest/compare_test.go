@@ -65,7 +65,7 @@ var forms = []struct {
 	{regexp.MustCompile(`"password": ?"[A-Za-z0-9]{12}"`), `"password": "PASSWORD"`},
 	{regexp.MustCompile(`^(app password for the customer: )[A-Za-z0-9]{12}$`), "${1}PASSWORD"},
 	{regexp.MustCompile(`^(password +)[a-z2-9]{4}(-[a-z2-9]{4}){3}$`), "${1}PASSWORD"},
-	{regexp.MustCompile(`(last act's (?:hash|MAC) +|"acts_head": ?")[0-9a-f]{64}`), "${1}HASH"},
+	{regexp.MustCompile(`(last action's (?:hash|MAC) +|"acts_head": ?")[0-9a-f]{64}`), "${1}HASH"},
 	{regexp.MustCompile(`\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT`), "DATE"},
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?`), "TIME"},
 	{regexp.MustCompile(`\b20\d\d-\d\d-\d\d\b`), "DAY"},

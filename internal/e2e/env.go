@@ -164,14 +164,14 @@ func (e *Env) Start(sets ...string) {
 // setUpDemo creates the demo's operator, logins and catalogue, and its history if asked.
 func (e *Env) setUpDemo() error {
 	ctx := context.Background()
-	begins, err := demo.BeginningOf(ctx, e.Node, io.Discard, true, e.History)
+	from, err := demo.FindStart(ctx, e.Node, io.Discard, true, e.History)
 	if err != nil {
 		return err
 	}
-	if e.Demo, err = demo.FurnishFrom(ctx, e.Node, filepath.Join(e.Folder, "demo.json"), begins); err != nil || !begins.History {
+	if e.Demo, err = demo.SetupFrom(ctx, e.Node, filepath.Join(e.Folder, "demo.json"), from); err != nil || !from.History {
 		return err
 	}
-	return demo.FillHistory(ctx, e.Node, e.Simulator, begins.Now(), io.Discard)
+	return demo.FillHistory(ctx, e.Node, e.Simulator, from.Now(), io.Discard)
 }
 
 // Restart stops the service and starts it again in the same folder.

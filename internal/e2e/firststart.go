@@ -52,7 +52,7 @@ var firstStartTemplate = sync.OnceValues(func() (made firstStart, err error) {
 	if err != nil {
 		return made, err
 	}
-	_, err = demo.Furnish(context.Background(), n, filepath.Join(made.folder, "demo.json"))
+	_, err = demo.Setup(context.Background(), n, filepath.Join(made.folder, "demo.json"))
 	return made, errors.Join(err, n.Close())
 })
 

@@ -224,7 +224,7 @@ var cliTemplate = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return folder, err
 	}
-	if _, err := demo.Furnish(context.Background(), n, filepath.Join(folder, "demo.json")); err != nil {
+	if _, err := demo.Setup(context.Background(), n, filepath.Join(folder, "demo.json")); err != nil {
 		return folder, err
 	}
 	return folder, n.Close()

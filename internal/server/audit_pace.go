@@ -12,89 +12,89 @@ import (
 )
 
 const (
-	// auditStint is how long an audit works at a time. Whoever wants the same
-	// processor waits no longer than that, where the system itself would let a
-	// thread run on for several milliseconds.
-	auditStint = 500 * time.Microsecond
-	// How many times as long as it has worked an audit rests. A quarter of a
-	// processor can be spared, even where there are but two. On SQLite it takes
-	// half of one: there the log grows for as long as an audit reads, everybody has
-	// to look through it, and twice as long a log costs more than is saved.
-	auditRestsSQLite   = 1
-	auditRestsPostgres = 3
-	// auditRestMost bounds a rest: whoever was kept from working need not make up
-	// for that, too.
-	auditRestMost = 50 * time.Millisecond
-	// storeLook is how often an audit looks whether somebody is writing, and
-	// storeQuiet how long it has been nobody when the store is the audit's own.
-	storeLook  = 50 * time.Millisecond
-	storeQuiet = 2 * time.Second
+	// auditSlice is how long an audit works before it pauses. Other threads that want
+	// the processor wait no longer than that; the system's own time slice is several
+	// milliseconds.
+	auditSlice = 500 * time.Microsecond
+	// An audit pauses this many times as long as it has worked. With 3 it takes a
+	// quarter of a processor, which can be spared even where there are two. On SQLite
+	// it takes half of one: the WAL grows for as long as an audit reads, every reader
+	// has to search it, and a WAL twice as long costs more than the pauses save.
+	auditPauseFactorSQLite   = 1
+	auditPauseFactorPostgres = 3
+	// maxAuditPause bounds a pause: an audit that was not scheduled for a while counts
+	// that time as work.
+	maxAuditPause = 50 * time.Millisecond
+	// writeCheckEvery is how often an audit checks whether the store is being written,
+	// and storeQuiet how long it must not have been for the audit to go at full speed.
+	writeCheckEvery = 50 * time.Millisecond
+	storeQuiet      = 2 * time.Second
 )
 
-// auditPace has an audit leave room for those who work on the same store. While
-// anything is written there, the audit works a little and rests longer; a store
-// that nobody uses it reads as fast as it goes.
+// auditPace slows an audit down while the store is in use: it then pauses longer than
+// it works. A store that is not being written is read at full speed.
 type auditPace struct {
-	// pulse differs from what it was before if something was written since.
-	pulse func(context.Context) (string, error)
-	rests time.Duration // times as long as it has worked
+	// position returns the position of the store's log, which changes with every commit.
+	position    func(context.Context) (string, error)
+	pauseFactor time.Duration
 
-	begun  time.Time // the present stint
-	looked time.Time
-	last   string
-	beaten time.Time // when the pulse was seen to differ; zero if it never was
+	sliceBegan time.Time
+	checked    time.Time
+	last       string
+	changed    time.Time // when the position was last seen to change; zero if never
 }
 
-// newAuditPace begins to look at who else uses a store.
-func newAuditPace(ctx context.Context, rests time.Duration, pulse func(context.Context) (string, error)) *auditPace {
+// newAuditPace returns a pace and takes the first position.
+func newAuditPace(ctx context.Context, pauseFactor time.Duration, position func(context.Context) (string, error)) *auditPace {
 	now := time.Now()
-	p := &auditPace{pulse: pulse, rests: rests, begun: now, looked: now}
+	p := &auditPace{position: position, pauseFactor: pauseFactor, sliceBegan: now, checked: now}
 	var err error
-	if p.last, err = pulse(ctx); err != nil {
-		p.beaten = now
+	if p.last, err = position(ctx); err != nil {
+		p.changed = now
 	}
 	return p
 }
 
-// AuditPaceOn is that of an audit of a store.
+// AuditPaceOn returns the pace of an audit of a store. done releases its connection.
 func AuditPaceOn(ctx context.Context, store StoreConfig) (pace *auditPace, done func(), err error) {
-	pulse, done, err := storePulse(store)
+	position, done, err := logPosition(store)
 	if err != nil {
 		return nil, nil, err
 	}
-	rests := time.Duration(auditRestsSQLite)
+	factor := time.Duration(auditPauseFactorSQLite)
 	if store.Kind == "postgres" {
-		rests = auditRestsPostgres
+		factor = auditPauseFactorPostgres
 	}
-	return newAuditPace(ctx, rests, pulse), done, nil
+	return newAuditPace(ctx, factor, position), done, nil
 }
 
-// Rest is called by an audit at work, and returns when it may go on.
+// Rest is called often during an audit. It pauses the audit if its slice is used up
+// and the store is in use.
 func (p *auditPace) Rest(ctx context.Context) {
-	worked := time.Since(p.begun)
-	if worked < auditStint {
+	worked := time.Since(p.sliceBegan)
+	if worked < auditSlice {
 		return
 	}
 	if p.inUse(ctx) {
-		Sleep(ctx, min(p.rests*worked, auditRestMost))
+		Sleep(ctx, min(p.pauseFactor*worked, maxAuditPause))
 	}
-	p.begun = time.Now()
+	p.sliceBegan = time.Now()
 }
 
-// inUse reports whether somebody was writing a moment ago. Where nobody can tell,
-// somebody may have been.
+// inUse reports whether the store was written within storeQuiet. If the position cannot
+// be read, it reports true.
 func (p *auditPace) inUse(ctx context.Context) bool {
 	now := time.Now()
-	if now.Sub(p.looked) >= storeLook {
-		p.looked = now
-		if pulse, err := p.pulse(ctx); err != nil || pulse != p.last {
-			p.last, p.beaten = pulse, now
+	if now.Sub(p.checked) >= writeCheckEvery {
+		p.checked = now
+		if position, err := p.position(ctx); err != nil || position != p.last {
+			p.last, p.changed = position, now
 		}
 	}
-	return now.Sub(p.beaten) < storeQuiet
+	return now.Sub(p.changed) < storeQuiet
 }
 
-// Sleep waits for so long, or until nobody wants to any more.
+// Sleep waits for a duration, or until the context ends.
 func Sleep(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -104,12 +104,12 @@ func Sleep(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// storePulse feels whether something is written to a store.
-func storePulse(of StoreConfig) (pulse func(context.Context) (string, error), done func(), err error) {
+// logPosition returns a function that reads the position of a store's log.
+func logPosition(of StoreConfig) (read func(context.Context) (string, error), done func(), err error) {
 	if of.Kind != "postgres" {
-		return logPulse(of.Path), func() {}, nil
+		return walPosition(of.Path), func() {}, nil
 	}
-	// The audit's own connection is busy with its questions.
+	// The audit's own connection is busy with its queries.
 	pool, err := postgres.OpenSQL(of.URL)
 	if err != nil {
 		return nil, nil, err
@@ -120,13 +120,13 @@ func storePulse(of StoreConfig) (pulse func(context.Context) (string, error), do
 	}, func() { _ = pool.Close() }, nil
 }
 
-// logPulse looks at SQLite's log, where every commit goes first and which no
-// reader touches.
-func logPulse(store string) func(context.Context) (string, error) {
+// walPosition returns size and modification time of SQLite's WAL, which every commit
+// changes and no reader does.
+func walPosition(store string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		info, err := os.Stat(store + "-wal")
 		if errors.Is(err, fs.ErrNotExist) {
-			return "nobody has it open", nil
+			return "no WAL", nil
 		}
 		if err != nil {
 			return "", err

@@ -14,8 +14,8 @@ import (
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
-// work is an audit of so long, in steps, and says how long it took with its rests.
-// The clock is the test's.
+// work simulates an audit of that many steps and returns how long it took with its
+// pauses. It runs on synctest's clock.
 func (p *auditPace) work(ctx context.Context, steps int, step time.Duration) time.Duration {
 	began := time.Now()
 	for range steps {
@@ -25,16 +25,16 @@ func (p *auditPace) work(ctx context.Context, steps int, step time.Duration) tim
 	return time.Since(began)
 }
 
-func TestAnAuditTakesItsPartOfTheTimeWhileTheStoreIsInUse(t *testing.T) {
-	for rests, share := range map[time.Duration]time.Duration{auditRestsSQLite: 2, auditRestsPostgres: 4} {
+func TestAuditPace_PausesWhileStoreIsWritten(t *testing.T) {
+	for factor, share := range map[time.Duration]time.Duration{auditPauseFactorSQLite: 2, auditPauseFactorPostgres: 4} {
 		synctest.Test(t, func(t *testing.T) {
 			writes := 0
-			pace := newAuditPace(t.Context(), rests, func(context.Context) (string, error) {
+			pace := newAuditPace(t.Context(), factor, func(context.Context) (string, error) {
 				writes++
 				return strconv.Itoa(writes), nil
 			})
-			const step = auditStint / 4
-			pace.work(t.Context(), 1000, step) // until it has seen that somebody writes
+			const step = auditSlice / 4
+			pace.work(t.Context(), 1000, step) // until it has seen a write
 			if got, want := pace.work(t.Context(), 4000, step), share*4000*step; got != want {
 				t.Errorf("%s of work took %s; want %s", 4000*step, got, want)
 			}
@@ -42,63 +42,63 @@ func TestAnAuditTakesItsPartOfTheTimeWhileTheStoreIsInUse(t *testing.T) {
 	}
 }
 
-func TestAStoreThatNobodyUsesIsAuditedWithoutRest(t *testing.T) {
+func TestAuditPace_IdleStoreIsReadAtFullSpeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		looks := 0
+		checks := 0
 		pace := newAuditPace(t.Context(), 3, func(context.Context) (string, error) {
-			looks++
+			checks++
 			return "the same", nil
 		})
-		const step = auditStint / 4
+		const step = auditSlice / 4
 		if got, want := pace.work(t.Context(), 4000, step), 4000*step; got != want {
-			t.Errorf("%s of work took %s; want no rest", want, got)
+			t.Errorf("%s of work took %s; want no pause", want, got)
 		}
-		if most := int(4000*step/storeLook) + 1; looks > most {
-			t.Errorf("it looked %d times; want %d at most", looks, most)
+		if limit := int(4000*step/writeCheckEvery) + 1; checks > limit {
+			t.Errorf("it checked for writes %d times; want at most %d", checks, limit)
 		}
 	})
 }
 
-func TestAnAuditGoesFasterOnceTheStoreHasBeenQuiet(t *testing.T) {
+func TestAuditPace_FullSpeedOnceStoreIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		pace := newAuditPace(t.Context(), 3, func(context.Context) (string, error) {
 			return strconv.Itoa(int(min(time.Since(began), 10*time.Second))), nil
 		})
-		for time.Since(began) < 10*time.Second+storeQuiet+storeLook {
-			pace.work(t.Context(), 1, auditStint)
+		for time.Since(began) < 10*time.Second+storeQuiet+writeCheckEvery {
+			pace.work(t.Context(), 1, auditSlice)
 		}
-		if got, want := pace.work(t.Context(), 1000, auditStint), 1000*auditStint; got != want {
-			t.Errorf("%s of work took %s; want no rest, for nobody has written of late", want, got)
+		if got, want := pace.work(t.Context(), 1000, auditSlice), 1000*auditSlice; got != want {
+			t.Errorf("%s of work took %s; want no pause after a quiet time", want, got)
 		}
 	})
 }
 
-func TestAnAuditRestsWhereNobodyCanTellWhetherTheStoreIsInUse(t *testing.T) {
+func TestAuditPace_PausesIfPositionIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pace := newAuditPace(t.Context(), 3, func(context.Context) (string, error) { return "", errors.New("no more connections") })
-		if got, want := pace.work(t.Context(), 1000, auditStint), 4*1000*auditStint; got != want {
-			t.Errorf("%s of work took %s; want %s", 1000*auditStint, got, want)
+		if got, want := pace.work(t.Context(), 1000, auditSlice), 4*1000*auditSlice; got != want {
+			t.Errorf("%s of work took %s; want %s", 1000*auditSlice, got, want)
 		}
 	})
 }
 
-func TestARestIsBoundedAndEndsWithTheAudit(t *testing.T) {
+func TestAuditPace_PauseIsBoundedAndCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		pace := newAuditPace(ctx, 3, func(context.Context) (string, error) { return "", errors.New("unknown") })
-		if got, want := pace.work(ctx, 1, time.Second), time.Second+auditRestMost; got != want {
-			t.Errorf("a stint of a second was over after %s; want %s", got, want)
+		if got, want := pace.work(ctx, 1, time.Second), time.Second+maxAuditPause; got != want {
+			t.Errorf("a slice of a second was over after %s; want %s", got, want)
 		}
 		cancel()
 		if got := pace.work(ctx, 1, time.Second); got != time.Second {
-			t.Errorf("an audit that was called off rested for %s", got-time.Second)
+			t.Errorf("a cancelled audit paused for %s", got-time.Second)
 		}
 	})
 }
 
-// The pulse changes with every commit, whoever makes it, and not with an audit.
-func TestStorePulse_ChangesWithCommits(t *testing.T) {
+// The position changes with every commit of any process, and not with an audit.
+func TestLogPosition_ChangesWithCommits(t *testing.T) {
 	for name, address := range map[string]func(*testing.T) string{
 		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "coax.db") },
 		"postgres": func(t *testing.T) string { return pgtest.NewDatabase(t) },
@@ -118,18 +118,18 @@ func TestStorePulse_ChangesWithCommits(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer done()
-			if want := map[string]time.Duration{"sqlite": auditRestsSQLite, "postgres": auditRestsPostgres}[name]; pace.rests != want {
-				t.Errorf("an audit rests %d times as long as it works; want %d", pace.rests, want)
+			if want := map[string]time.Duration{"sqlite": auditPauseFactorSQLite, "postgres": auditPauseFactorPostgres}[name]; pace.pauseFactor != want {
+				t.Errorf("an audit pauses %d times as long as it works; want %d", pace.pauseFactor, want)
 			}
-			pulse := func() string {
+			position := func() string {
 				t.Helper()
-				text, err := pace.pulse(t.Context())
+				text, err := pace.position(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
 				return text
 			}
-			before := pulse()
+			before := position()
 			snapshot, end, err := OpenSnapshot(t.Context(), config.Store)
 			if err != nil {
 				t.Fatal(err)
@@ -139,30 +139,30 @@ func TestStorePulse_ChangesWithCommits(t *testing.T) {
 			}
 			end()
 			// PostgreSQL counts transactions that only read, too.
-			if after := pulse(); name == "sqlite" && after != before {
-				t.Errorf("an audit has changed the pulse from %q to %q", before, after)
+			if after := position(); name == "sqlite" && after != before {
+				t.Errorf("an audit has changed the position from %q to %q", before, after)
 			}
 			if err := opened.RecordComparison(t.Context(), catalogue.Comparison{Provider: "one", At: time.Now().UTC()}); err != nil {
 				t.Fatal(err)
 			}
-			if after := pulse(); after == before {
-				t.Errorf("a commit has left the pulse at %q", before)
+			if after := position(); after == before {
+				t.Errorf("a commit has left the position at %q", before)
 			}
 		})
 	}
 }
 
-func TestAStoreThatNobodyHasOpenHasASteadyPulse(t *testing.T) {
+func TestWALPosition_SameWithoutWAL(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "coax.db")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	first, err := logPulse(path)(t.Context())
+	first, err := walPosition(path)(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, err := logPulse(path)(t.Context()); err != nil || second != first {
-		t.Errorf("%q (%v), and before %q; want the same", second, err, first)
+	if second, err := walPosition(path)(t.Context()); err != nil || second != first {
+		t.Errorf("%q (%v) after %q; want the same", second, err, first)
 	}
 }

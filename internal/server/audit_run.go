@@ -9,7 +9,7 @@ import (
 )
 
 // RunAudit audits the store of a configuration. MACs are verified if the master key can
-// be read; the report says so if it cannot.
+// be read; otherwise the report says that they were not.
 func RunAudit(ctx context.Context, config Config, environ []string, now time.Time, heads []audit.Head, progress func(what string, rows int64)) (audit.Report, error) {
 	snapshot, done, err := OpenSnapshot(ctx, config.Store)
 	if err != nil {

@@ -11,36 +11,36 @@ import (
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
-// auditLinesMost bounds what one audit may write into the log: a store that is
-// broken all over must not fill the disk as well.
-const auditLinesMost = 20
+// maxAuditLines bounds how many violations one audit logs, so that a badly damaged
+// store does not fill the disk with log lines.
+const maxAuditLines = 20
 
-// auditWatch proves the books again and again, beside a node at work. What it
-// finds it tells in metrics and in the log, and changes nothing else: a node whose
-// books do not agree goes on, because stopping is a person's decision.
+// auditWatch audits the books at intervals while the node serves. It only reports, in
+// metrics and in the log: a node whose books do not agree goes on, because stopping it
+// is a person's decision.
 type auditWatch struct {
 	every    time.Duration
 	store    StoreConfig
 	settings audit.Settings
-	// now is the service's clock, which the rows carry; machine is the one that
-	// whoever collects metrics goes by. A demo may have moved the first.
+	// now is the service's clock, by which rows are dated and which a demo may have
+	// moved; machine is the machine's clock, which metrics use.
 	now, machine func() time.Time
 	open         func(context.Context) (audit.Snapshot, func(), error)
 	log          *slog.Logger
 	metrics      *telemetry.AuditMetrics
 
-	// known is what was wrong when it last looked.
+	// known are the violations of the last audit.
 	known map[problem]bool
 
 	mu   sync.Mutex
 	last admin.AuditHealth
 }
 
-// auditShown is how many violations of the last audit are kept for people to see;
-// `coax audit` names them all.
+// auditShown is how many violations of the last audit the console shows; `coax audit`
+// lists them all.
 const auditShown = 10
 
-// health is how the last audit ended.
+// health returns the result of the last audit.
 func (w *auditWatch) health() admin.AuditHealth {
 	if w == nil {
 		return admin.AuditHealth{}
@@ -50,7 +50,7 @@ func (w *auditWatch) health() admin.AuditHealth {
 	return w.last
 }
 
-// remember keeps how an audit ended.
+// remember stores the result of an audit.
 func (w *auditWatch) remember(report audit.Report, err error) {
 	ended := admin.AuditHealth{Every: w.every, EndedAt: w.now(), Violations: int64(len(report.Violations)) + report.LeftOut}
 	if err != nil {
@@ -64,11 +64,11 @@ func (w *auditWatch) remember(report audit.Report, err error) {
 	w.last = ended
 }
 
-// problem tells a violation from others. What it says is not part of it: the
-// balance of a wallet that does not agree moves on with every sale.
+// problem identifies a violation across audits. Its detail is not part of it: the
+// balance of a wallet that does not agree changes with every sale.
 type problem struct{ invariant, subject string }
 
-// newAuditWatch returns nil where no audit is wanted.
+// newAuditWatch returns nil if audit.every is 0.
 func newAuditWatch(config Config, keys *audit.Keys, log *slog.Logger, now func() time.Time, metrics *telemetry.Metrics) *auditWatch {
 	if config.Audit.Every == 0 {
 		return nil
@@ -90,9 +90,8 @@ func newAuditWatch(config Config, keys *audit.Keys, log *slog.Logger, now func()
 	}
 }
 
-// run audits until ctx ends. It pauses between two audits, however long one
-// takes: an audit that is always under way would never let SQLite's log begin
-// anew.
+// run audits until ctx ends. It pauses for the whole interval between two audits,
+// however long one takes: SQLite cannot restart its WAL while an audit reads.
 func (w *auditWatch) run(ctx context.Context) {
 	for {
 		pause := time.NewTimer(w.every)
@@ -106,10 +105,10 @@ func (w *auditWatch) run(ctx context.Context) {
 	}
 }
 
-// audit looks once. What was cut short by the end of the node counts as nothing.
+// audit runs one audit. One that the end of the node interrupts is not counted.
 func (w *auditWatch) audit(ctx context.Context) {
 	watch := telemetry.StartStopwatch()
-	report, err := w.look(ctx)
+	report, err := w.runOnce(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return
@@ -125,10 +124,10 @@ func (w *auditWatch) audit(ctx context.Context) {
 		found[violation.Invariant]++
 	}
 	w.metrics.Audited(found, w.machine(), watch.Elapsed())
-	w.tell(report)
+	w.logChanges(report)
 }
 
-func (w *auditWatch) look(ctx context.Context) (audit.Report, error) {
+func (w *auditWatch) runOnce(ctx context.Context) (audit.Report, error) {
 	// Before the snapshot: an operation must not look stuck only because the
 	// audit took long to begin.
 	now := w.now()
@@ -138,19 +137,20 @@ func (w *auditWatch) look(ctx context.Context) (audit.Report, error) {
 	}
 	defer done()
 	settings := w.settings
-	pace, letGo, err := AuditPaceOn(ctx, w.store)
+	pace, release, err := AuditPaceOn(ctx, w.store)
 	if err != nil {
 		return audit.Report{}, err
 	}
-	defer letGo()
+	defer release()
 	settings.Rest = pace.Rest
 	return settings.Run(ctx, snapshot, now, nil)
 }
 
-// tell writes what is newly wrong into the log, and when all is well again.
-func (w *auditWatch) tell(report audit.Report) {
+// logChanges logs violations that the last audit did not find, and that the books agree
+// again if they do.
+func (w *auditWatch) logChanges(report audit.Report) {
 	found := map[problem]bool{}
-	told, untold := 0, report.LeftOut
+	logged, unlogged := 0, report.LeftOut
 	for _, v := range report.Violations {
 		p := problem{v.Invariant, v.Subject}
 		if w.known[p] || found[p] {
@@ -158,14 +158,14 @@ func (w *auditWatch) tell(report audit.Report) {
 			continue
 		}
 		found[p] = true
-		if told++; told > auditLinesMost {
-			untold++
+		if logged++; logged > maxAuditLines {
+			unlogged++
 			continue
 		}
 		w.log.Error("the books do not agree", "invariant", v.Invariant, "subject", v.Subject, "detail", v.Detail)
 	}
-	if told > 0 && untold > 0 {
-		w.log.Error("the books do not agree in more places; `coax audit` names them all", "more", untold)
+	if logged > 0 && unlogged > 0 {
+		w.log.Error("the books do not agree in more places; `coax audit` names them all", "more", unlogged)
 	}
 	if len(w.known) > 0 && len(found) == 0 {
 		w.log.Info("the books agree again")

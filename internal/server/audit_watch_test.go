@@ -34,7 +34,7 @@ func watchedStore(t *testing.T) Config {
 	return config
 }
 
-// watched watches a store that opens when the test says so.
+// watched returns the watch of a store; open runs before the store is opened and can fail it.
 func watched(config Config, open func(ctx context.Context) error) (*auditWatch, *telemetry.Metrics, *bytes.Buffer) {
 	metrics, logged := telemetry.NewMetrics(), &bytes.Buffer{}
 	watch := newAuditWatch(config, nil, telemetry.NewLogger(logged, nil, "json"), func() time.Time { return time.Now().UTC() }, metrics)
@@ -55,7 +55,7 @@ func TestAuditWatch_PausesAfterEachAudit(t *testing.T) {
 		var begins []time.Duration
 		watch, _, _ := watched(config, func(context.Context) error {
 			begins = append(begins, time.Since(began))
-			time.Sleep(90 * time.Second) // of the bubble's time: a store that is slow
+			time.Sleep(90 * time.Second) // of synctest's clock: a slow store
 			return nil
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Minute+10*time.Second)
@@ -90,7 +90,7 @@ func TestAuditWatch_StopsWithNode(t *testing.T) {
 			}
 		}
 		if logged.String() != "" || strings.Contains(text, "coax_audit_violations{") {
-			t.Errorf("something is told of an audit that never was: %s", logged)
+			t.Errorf("an interrupted audit was logged or counted: %s", logged)
 		}
 	})
 }
@@ -101,7 +101,7 @@ func TestAuditWatch_RetriesUnreadableStore(t *testing.T) {
 		times := 0
 		watch, metrics, logged := watched(config, func(context.Context) error {
 			if times++; times == 1 {
-				return errors.New("the store is away")
+				return errors.New("the store is unreachable")
 			}
 			return nil
 		})
@@ -115,11 +115,11 @@ func TestAuditWatch_RetriesUnreadableStore(t *testing.T) {
 		if got := sample(t, text, `coax_audit_duration_seconds_count`); got != 2 {
 			t.Errorf("%v audits are timed; want 2", got)
 		}
-		mentions(t, logged.String(), `"level":"WARN","msg":"the books could not be audited","error":"the store is away"`)
+		mentions(t, logged.String(), `"level":"WARN","msg":"the books could not be audited","error":"the store is unreachable"`)
 	})
 }
 
-// mentions demands that a log contains all of these.
+// mentions fails the test unless a log contains all of these.
 func mentions(t *testing.T, log string, want ...string) {
 	t.Helper()
 	for _, w := range want {
@@ -129,7 +129,7 @@ func mentions(t *testing.T, log string, want ...string) {
 	}
 }
 
-// sample is a metric's value; -1 if there is none.
+// sample returns a metric's value; -1 if there is none.
 func sample(t *testing.T, metrics, name string) float64 {
 	t.Helper()
 	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindStringSubmatch(metrics)
@@ -155,21 +155,21 @@ func TestAuditWatch_LogsNewViolationsOnce(t *testing.T) {
 	logged := &bytes.Buffer{}
 	watch := &auditWatch{log: telemetry.NewLogger(logged, nil, "json")}
 	report := audit.Report{LeftOut: 7}
-	for i := range auditLinesMost + 5 {
+	for i := range maxAuditLines + 5 {
 		report.Violations = append(report.Violations, audit.Violation{Invariant: "M1", Subject: "lco " + strconv.Itoa(i), Detail: "x"})
 	}
 	for range 3 {
-		watch.tell(report)
+		watch.logChanges(report)
 	}
 	text := logged.String()
-	if got := strings.Count(text, `"the books do not agree"`); got != auditLinesMost {
-		t.Errorf("%d lines; want %d", got, auditLinesMost)
+	if got := strings.Count(text, `"the books do not agree"`); got != maxAuditLines {
+		t.Errorf("%d lines; want %d", got, maxAuditLines)
 	}
 	mentions(t, text, `more places; `, `"more":12}`)
-	if got := strings.Count(text, "\n"); got != auditLinesMost+1 {
-		t.Errorf("%d lines in all; want %d", got, auditLinesMost+1)
+	if got := strings.Count(text, "\n"); got != maxAuditLines+1 {
+		t.Errorf("%d lines in all; want %d", got, maxAuditLines+1)
 	}
 	another := audit.Violation{Invariant: "S4", Subject: "operation CX1", Detail: "y"}
-	watch.tell(audit.Report{Violations: append(report.Violations, another)})
+	watch.logChanges(audit.Report{Violations: append(report.Violations, another)})
 	mentions(t, logged.String(), `"invariant":"S4","subject":"operation CX1","detail":"y"`)
 }

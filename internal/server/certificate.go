@@ -16,16 +16,15 @@ import (
 	"time"
 )
 
-// EnsureCertificate sees to it that a folder holds a CA (ca.pem, ca.key) and a
-// certificate from it (tls.pem, tls.key) that is good for the address to be
-// served. What is there and good stays: clients may have been told of the CA.
+// EnsureCertificate makes a CA (ca.pem, ca.key) and a certificate from it (tls.pem,
+// tls.key) for an address in a folder. Valid ones that exist stay: clients may trust
+// the CA already.
 func EnsureCertificate(folder, addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return fmt.Errorf("read the address to serve on: %w", err)
 	}
-	// Certificates are checked against the machine's clock by whoever connects,
-	// whatever the demo's own sense of time.
+	// Clients check certificates against the machine's clock, not the demo's.
 	now := time.Now()
 	ca, err := loadOrMakeCA(folder, now)
 	if err != nil {
@@ -67,7 +66,7 @@ func goodCertificate(folder string, ca *tls.Certificate, host string, now time.T
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.Leaf)
-	// A day's notice, so that a demo does not expire while somebody tries it.
+	// Valid for another day, so that it does not expire while the demo runs.
 	for _, at := range []time.Time{now, now.Add(24 * time.Hour)} {
 		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: at}); err != nil {
 			return false
@@ -112,7 +111,7 @@ func writePair(certFile, keyFile string, certificate []byte, key *ecdsa.PrivateK
 	if err != nil {
 		return err
 	}
-	// The key first: a certificate without its key would not be made good.
+	// The key first, so that no certificate exists without its key.
 	if err := ReplaceFile(keyFile, 0o600, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})); err != nil {
 		return err
 	}
@@ -127,7 +126,7 @@ func serial() *big.Int {
 	return n
 }
 
-// ShellQuote writes a word so that a shell takes it as it is.
+// ShellQuote quotes a word for a shell.
 func ShellQuote(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+:@%", r)

@@ -10,43 +10,41 @@ import (
 const (
 	// clockCheckEvery is how often a node compares its clock with the store's.
 	clockCheckEvery = 10 * time.Second
-	// clockTolerance is how far apart the two may be. Safety rests on epochs,
-	// not on clocks; but a node that is further off would stamp expiries and
-	// judge timestamps differently from its neighbours.
+	// clockTolerance is how far apart the two may be. Safety rests on epochs, not on
+	// clocks; but a node that is further off would set expiries and check timestamps
+	// differently from other nodes.
 	clockTolerance = 2 * time.Second
 )
 
-// timekeeper is a store that has a clock of its own, because several nodes share
-// it.
-type timekeeper interface {
+// storeClock is a store with a clock of its own, which several nodes share.
+type storeClock interface {
 	ServerTime(ctx context.Context) (time.Time, error)
 }
 
-// clockWatch compares a node's own clock, without the demo's offset, with its
-// store's.
+// clockWatch compares the node's clock, without the demo's offset, with the store's.
 type clockWatch struct {
-	keeper timekeeper
-	now    func() time.Time
-	// off is the last difference found, in nanoseconds: positive if we are ahead.
+	store storeClock
+	now   func() time.Time
+	// off is the last difference in nanoseconds: positive if the node is ahead.
 	off atomic.Int64
 }
 
-// newClockWatch returns nil where the store has no clock of its own.
+// newClockWatch returns nil if the store has no clock of its own.
 func newClockWatch(opened Store, now func() time.Time) *clockWatch {
-	keeper, shared := opened.(timekeeper)
-	if !shared {
+	store, ok := opened.(storeClock)
+	if !ok {
 		return nil
 	}
-	return &clockWatch{keeper: keeper, now: now}
+	return &clockWatch{store: store, now: now}
 }
 
-// Look compares the clocks once. The store is asked between two looks at our
-// own clock, so that a slow answer does not pass for a difference.
-func (c *clockWatch) Look(ctx context.Context) error {
+// Check compares the clocks once. The node's clock is read before and after the store's,
+// so that a slow reply does not count as a difference.
+func (c *clockWatch) Check(ctx context.Context) error {
 	before := c.now()
-	at, err := c.keeper.ServerTime(ctx)
+	at, err := c.store.ServerTime(ctx)
 	if err != nil {
-		return err // not ready for other reasons; what was last known stays
+		return err // the last difference stays
 	}
 	after := c.now()
 	off := time.Duration(0)
@@ -60,7 +58,7 @@ func (c *clockWatch) Look(ctx context.Context) error {
 	return nil
 }
 
-// err says that the clocks are too far apart, if they are.
+// err returns an error if the clocks were too far apart at the last check.
 func (c *clockWatch) err() error {
 	if off := time.Duration(c.off.Load()); off.Abs() > clockTolerance {
 		return fmt.Errorf("this node's clock and the store's are %s apart, which is more than %s: set the clock of whichever is wrong",
@@ -69,7 +67,7 @@ func (c *clockWatch) err() error {
 	return nil
 }
 
-// watchClock keeps comparing, and says so when the clocks drift apart or meet
+// watchClock checks the clocks at intervals, and logs when they drift apart or agree
 // again.
 func (n *Node) watchClock(ctx context.Context) {
 	if n.ClockWatch == nil {
@@ -84,7 +82,7 @@ func (n *Node) watchClock(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if n.ClockWatch.Look(ctx) != nil {
+		if n.ClockWatch.Check(ctx) != nil {
 			continue
 		}
 		err := n.ClockWatch.err()
@@ -98,8 +96,8 @@ func (n *Node) watchClock(ctx context.Context) {
 	}
 }
 
-// ready reports whether requests should come here. The clocks are compared each
-// time: what was true ten seconds ago is no answer to who asks now.
+// ready returns an error if the node should get no requests. It checks the clocks each
+// time instead of reporting a result that may be ten seconds old.
 func (n *Node) ready(ctx context.Context) error {
 	if err := n.Store.Ready(ctx); err != nil {
 		return err
@@ -107,7 +105,7 @@ func (n *Node) ready(ctx context.Context) error {
 	if n.ClockWatch == nil {
 		return nil
 	}
-	if err := n.ClockWatch.Look(ctx); err != nil {
+	if err := n.ClockWatch.Check(ctx); err != nil {
 		return err
 	}
 	return n.ClockWatch.err()

@@ -15,19 +15,19 @@ import (
 	"github.com/coaxhq/coax/internal/fileowner"
 )
 
-// Sources is where settings come from, the later ones winning: the standard
-// values, the file, the environment, the command line.
+// Sources is where settings come from. Later ones win: the default values, the file,
+// the environment, the command line.
 type Sources struct {
 	// File is the configuration's path; empty means none is read.
 	File string
 	// Sets are key=value pairs from --set.
 	Sets []string
-	// Environ is the environment, as os.Environ gives it.
+	// Environ is the environment, as os.Environ returns it.
 	Environ []string
 }
 
-// LoadConfig reads and checks the whole configuration. Every mistake is told at
-// once, each with where it was made.
+// LoadConfig reads and checks the whole configuration. Its error lists every mistake and
+// where it was made.
 func LoadConfig(from Sources) (Config, error) {
 	folder := "."
 	given := map[string]origin{}
@@ -53,7 +53,7 @@ func LoadConfig(from Sources) (Config, error) {
 
 	var config Config
 	for _, s := range Settings {
-		value, where := s.Standard, s.Key
+		value, where := s.Default, s.Key
 		if o, ok := given[s.Key]; ok {
 			value, where = o.value, o.where
 		}
@@ -66,8 +66,8 @@ func LoadConfig(from Sources) (Config, error) {
 		}
 	}
 	if config.Store.Kind == "postgres" {
-		standard := FindSetting("store.url")
-		config.Store.Beside = strings.TrimPrefix(standard.absolute(standard.Standard, folder), "sqlite:")
+		storeURL := FindSetting("store.url")
+		config.Store.SQLiteDefault = strings.TrimPrefix(storeURL.absolute(storeURL.Default, folder), "sqlite:")
 	}
 	return config, errors.Join(problems...)
 }
@@ -92,15 +92,14 @@ func ParseSets(sets []string) (map[string]string, error) {
 	return values, errors.Join(problems...)
 }
 
-// EnvironmentName is the variable a key can be set by: COAX_SERVER_ADDR for
+// EnvironmentName returns the environment variable of a key: COAX_SERVER_ADDR for
 // server.addr.
 func EnvironmentName(key string) string {
 	return "COAX_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// EnvironmentSettings picks our settings out of the environment. A variable that
-// begins like one of them but is none is a typing error somebody would look for
-// a long time.
+// EnvironmentSettings returns the settings in the environment. A variable that has the
+// prefix of a section but is no setting is an error: most likely it is mistyped.
 func EnvironmentSettings(environ []string) (map[string]string, error) {
 	byName := map[string]string{}
 	sections := map[string]bool{}
@@ -179,13 +178,12 @@ func flatten(prefix string, table map[string]any, visit func(key string, value a
 	}
 }
 
-// isSection reports whether a table of that name belongs in the file, empty as it
-// may be.
+// isSection reports whether settings have this section. Its table may be empty.
 func isSection(name string) bool {
 	return slices.ContainsFunc(Settings, func(s setting) bool { return strings.HasPrefix(s.Key, name+".") })
 }
 
-// tomlText is a TOML value as --set would write it.
+// tomlText returns a TOML value as --set would write it.
 func tomlText(value any) (string, error) {
 	switch v := value.(type) {
 	case string:
@@ -215,7 +213,7 @@ func FindSetting(key string) *setting {
 	return nil
 }
 
-// unknownKey says so, with the key that was probably meant.
+// unknownKey returns the error for an unknown key, with the key that was probably meant.
 func unknownKey(key string) error {
 	_, name := setting{Key: key}.parts()
 	for _, s := range Settings {
@@ -227,8 +225,7 @@ func unknownKey(key string) error {
 	return errors.New("there is no such key; `coax init --help` lists them")
 }
 
-// distance counts the letters to change, add or drop to get from one text to
-// the other.
+// distance returns the edit distance between two texts.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -248,8 +245,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// RenderConfig writes a configuration file that shows every key: the given ones
-// as settings, the rest as comments with their standard values.
+// RenderConfig writes a configuration file with every key: the given ones as settings,
+// the rest as comments with their default values.
 func RenderConfig(head string, values map[string]string) []byte {
 	var out strings.Builder
 	for line := range strings.SplitSeq(strings.TrimSpace(head), "\n") {
@@ -269,13 +266,13 @@ func RenderConfig(head string, values map[string]string) []byte {
 		if value, given := values[s.Key]; given {
 			fmt.Fprintf(&out, "%s = %s\n", name, s.toml(value))
 		} else {
-			fmt.Fprintf(&out, "#%s = %s\n", name, s.toml(s.Standard))
+			fmt.Fprintf(&out, "#%s = %s\n", name, s.toml(s.Default))
 		}
 	}
 	return []byte(out.String())
 }
 
-// toml writes a value as TOML.
+// toml formats a value as TOML.
 func (s setting) toml(value string) string {
 	switch {
 	case s.number:

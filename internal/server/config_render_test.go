@@ -17,7 +17,7 @@ func TestSettings_AreDocumentedAndRendered(t *testing.T) {
 	file := string(RenderConfig("Head", nil))
 	for _, s := range Settings {
 		_, name := s.parts()
-		if want := "\n# " + s.Doc + "\n#" + name + " = " + s.toml(s.Standard) + "\n"; !strings.Contains(file, want) {
+		if want := "\n# " + s.Doc + "\n#" + name + " = " + s.toml(s.Default) + "\n"; !strings.Contains(file, want) {
 			t.Errorf("a new configuration does not contain %q:\n%s", want, file)
 		}
 		if s.Doc == "" || strings.ContainsAny(s.Doc, "\n") {
@@ -34,7 +34,7 @@ func TestSettings_AreDocumentedAndRendered(t *testing.T) {
 		"provider.name", "provider.ca", "provider.token_file", "log.level", "maintenance",
 	} {
 		if FindSetting(key) == nil {
-			t.Errorf("the contract's key %s is none", key)
+			t.Errorf("there is no setting %s, which the contract has", key)
 		}
 	}
 }
@@ -48,13 +48,13 @@ func writeConfig(t testing.TB, path string, text []byte) string {
 	return path
 }
 
-// roundTrip writes values as demo does and reads them again.
+// roundTrip writes values as demo does and reads them back.
 func roundTrip(t testing.TB, folder string, values map[string]string) map[string]string {
 	t.Helper()
 	text := RenderConfig("Head\nof two lines", values)
 	got, err := ReadConfigFile(writeConfig(t, filepath.Join(folder, "round.toml"), text))
 	if err != nil {
-		t.Fatalf("%q was written as what cannot be read: %v\n%s", values, err, text)
+		t.Fatalf("%q was written and cannot be read back: %v\n%s", values, err, text)
 	}
 	return got
 }
@@ -93,8 +93,8 @@ func TestConfigFile_RoundTripAnyText(t *testing.T) {
 	})
 }
 
-// Whatever a setting takes from --set must be writable: demo keeps it in its
-// file, and a file that cannot be read again is the end of the demo's folder.
+// demo saves the values of --set in its file. If a saved value could not be read back,
+// the demo could not be started again.
 func TestConfigFile_KeepsAcceptedValues(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -107,7 +107,7 @@ func TestConfigFile_KeepsAcceptedValues(t *testing.T) {
 		sets := []string{pair}
 		want, err := LoadConfig(Sources{Sets: sets})
 		if err != nil {
-			continue // refused, which is one way of not keeping it
+			continue // a refused value is not saved
 		}
 		values, err := ParseSets(sets)
 		if err != nil {
@@ -115,16 +115,16 @@ func TestConfigFile_KeepsAcceptedValues(t *testing.T) {
 		}
 		read, err := ReadConfigFile(writeConfig(t, filepath.Join(folder, "kept.toml"), RenderConfig("head", values)))
 		if err != nil {
-			t.Errorf("--set %q is taken, and then cannot be read from the file it is kept in: %v", pair, err)
+			t.Errorf("--set %q is accepted, but cannot be read back from the file: %v", pair, err)
 			continue
 		}
 		if got, err := LoadConfig(Sources{Sets: pairs(read)}); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("--set %q means something else once it was kept: %v\n%+v\nwant\n%+v", pair, err, got, want)
+			t.Errorf("--set %q has another value when read back: %v\n%+v\nwant\n%+v", pair, err, got, want)
 		}
 	}
 }
 
-// pairs writes settings as --set takes them.
+// pairs returns settings as --set takes them.
 func pairs(values map[string]string) []string {
 	var all []string
 	for key, value := range values {

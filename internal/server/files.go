@@ -10,7 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/fileowner"
 )
 
-// ReplaceFile writes a file whole or not at all.
+// ReplaceFile replaces a file atomically.
 func ReplaceFile(path string, mode os.FileMode, content []byte) error {
 	draft, err := writeDraft(path, mode, content)
 	if err != nil {
@@ -20,7 +20,7 @@ func ReplaceFile(path string, mode os.FileMode, content []byte) error {
 	return os.Rename(draft, path)
 }
 
-// writeDraft writes a file beside the one it is to become, onto the disk.
+// writeDraft writes and syncs a temporary file in the same folder.
 func writeDraft(path string, mode os.FileMode, content []byte) (string, error) {
 	draft, err := fileowner.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
@@ -34,8 +34,8 @@ func writeDraft(path string, mode os.FileMode, content []byte) (string, error) {
 	return draft.Name(), nil
 }
 
-// WriteMasterKey makes a new master key, which only its owner can read and
-// nobody can overwrite by accident.
+// WriteMasterKey writes a new master key to a file that only its owner can read. It never
+// overwrites a file.
 func WriteMasterKey(path string) error {
 	text, err := access.NewMasterKey()
 	if err != nil {
@@ -47,14 +47,14 @@ func WriteMasterKey(path string) error {
 	return nil
 }
 
-// WriteNew writes a file that must not be there yet. It appears whole or not at
-// all: half a master key would be worse than none.
+// WriteNew creates a file atomically, and fails if it exists: half a master key would be
+// worse than none.
 func WriteNew(path string, mode os.FileMode, content []byte) error {
 	draft, err := writeDraft(path, mode, content)
 	if err != nil {
 		return err
 	}
 	defer os.Remove(draft)
-	// Unlike a rename, a link never replaces what is there.
+	// Unlike a rename, a link never replaces a file.
 	return os.Link(draft, path)
 }

@@ -9,12 +9,11 @@ import (
 	"github.com/coaxhq/coax/internal/bulk"
 )
 
-// healthTimeout is how long a look at the store may take, for a page or a metric
-// that is about other things, too.
+// healthTimeout bounds the queries for a page or a metric, which show other values too.
 const healthTimeout = 2 * time.Second
 
-// Health puts together what this node knows of itself and of the installation. What
-// cannot be found out is told as the store's problem, beside all that is known.
+// Health returns the state of this node and of the installation. A failed query is
+// reported in StoreProblem, beside all that is known.
 func (n *Node) Health(ctx context.Context) admin.Health {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
@@ -31,7 +30,7 @@ func (n *Node) Health(ctx context.Context) admin.Health {
 			Name: n.Config.Provider.Name, Down: n.Breaker.Allow() != nil,
 			PricesVerifiedAt: prices.VerifiedAt, PricesProblem: prices.Problem,
 			PricesVerified: !prices.VerifiedAt.IsZero() && now.Sub(prices.VerifiedAt) <= n.Config.Catalogue.MaxAge,
-			Recent:         n.answers.recent(),
+			Recent:         n.recent.list(),
 		},
 		Audit: n.AuditWatch.health(),
 	}
@@ -49,14 +48,14 @@ func (n *Node) Health(ctx context.Context) admin.Health {
 	return health
 }
 
-// countOverdue counts the operations that somebody should have dealt with.
+// countOverdue counts the operations that have been in review for too long.
 func countOverdue(store admin.Store, now time.Time) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
 	defer cancel()
 	return store.CountOverdueReviews(ctx, now.Add(-admin.ReviewDue))
 }
 
-// maintenanceOn is 1 while maintenance mode is on, for a metric.
+// maintenanceOn returns 1 while maintenance mode is on, for a metric.
 func maintenanceOn(store admin.Store) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
 	defer cancel()
@@ -67,7 +66,7 @@ func maintenanceOn(store admin.Store) (int, error) {
 	return 0, err
 }
 
-// countInterruptedJobs counts the bulk renewals that wait for a person.
+// countInterruptedJobs counts the bulk renewals that wait for their operators.
 func countInterruptedJobs(store bulk.Store) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
 	defer cancel()

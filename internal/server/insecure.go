@@ -15,7 +15,7 @@ import (
 	"github.com/coaxhq/coax/internal/store/postgres"
 )
 
-// InsecureSetting is a setting by which others could read or change what they must not.
+// InsecureSetting is a setting that exposes data or calls to others.
 type InsecureSetting struct {
 	Setting string
 	Problem string
@@ -62,7 +62,7 @@ func plainProvider(c Config) *InsecureSetting {
 	}
 	return &InsecureSetting{
 		Setting: "provider.url",
-		Problem: fmt.Sprintf("the provider at %s is called over plain HTTP, and whoever is on the way can read and change the calls", at.Host),
+		Problem: fmt.Sprintf("the provider at %s is called over plain HTTP, so the network in between can read and change the calls", at.Host),
 		Cure:    "use https://, with provider.ca if its certificate comes from an authority of your own",
 		Details: []any{"host", at.Host},
 	}
@@ -74,7 +74,7 @@ func plainStore(c Config) *InsecureSetting {
 	}
 	hosts, err := postgres.Encryption(c.Store.URL)
 	if err != nil {
-		return nil // the address was read before, and is refused if it cannot be
+		return nil // an invalid address was refused when the setting was read
 	}
 	var plain, unverified []string
 	for _, h := range hosts {
@@ -92,7 +92,7 @@ func plainStore(c Config) *InsecureSetting {
 		names := strings.Join(plain, ", ")
 		return &InsecureSetting{
 			Setting: "store.url",
-			Problem: fmt.Sprintf("connections to PostgreSQL at %s may be without TLS, and whoever is on the way can read and change them", names),
+			Problem: fmt.Sprintf("connections to PostgreSQL at %s may be without TLS, so the network in between can read and change them", names),
 			Cure:    cure,
 			Details: []any{"hosts", names},
 		}
@@ -135,8 +135,8 @@ func openKey(c Config) *InsecureSetting {
 	}
 }
 
-// openKeyMode is the mode of a key file that every user of the machine can read; else it
-// is empty. A group may read it: that is how several services share a key.
+// openKeyMode returns the mode of a key file if every user of the machine can read it,
+// else "". A group may read it: that is how several services share a key.
 func openKeyMode(file string) string {
 	info, err := os.Stat(file)
 	if err != nil || info.Mode().Perm()&0o004 == 0 {
@@ -145,9 +145,9 @@ func openKeyMode(file string) string {
 	return fmt.Sprintf("%04o", info.Mode().Perm())
 }
 
-// namesThisMachine reports whether a host is this machine's loopback. Other names are not
-// looked up, those below localhost neither, for which Go's resolver asks DNS: what they lead
-// to can change at any time.
+// namesThisMachine reports whether a host is localhost or a loopback address. Other names,
+// also those below localhost, are not looked up: Go's resolver asks DNS for them, and what
+// they resolve to can change at any time.
 func namesThisMachine(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if host == "localhost" {
@@ -157,10 +157,10 @@ func namesThisMachine(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// sharedSpace is for addresses within a provider's or a private network (RFC 6598).
+// sharedSpace are the addresses within a provider's network (RFC 6598).
 var sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
 
-// lookUpTimeout is how long the name of a listener's address may take to look up.
+// lookUpTimeout bounds the lookup of a listener's name.
 const lookUpTimeout = 2 * time.Second
 
 // isPublic reports whether a listener on a host can be reached from other networks, as far
@@ -181,7 +181,7 @@ func isPublic(host string) bool {
 	defer cancel()
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
-		return true // the listener looks it up again, and what it finds then is not known
+		return true // the listener looks it up again, perhaps with success
 	}
 	for _, addr := range addrs {
 		if isPublic(addr.String()) {

@@ -70,7 +70,7 @@ func TestInsecureSettings_ByValue(t *testing.T) {
 			}
 			got = append(got, s.Setting)
 			if s.Problem == "" || s.Cure == "" {
-				t.Errorf("%q: %+v; want what is wrong and what to do", row.sets, s)
+				t.Errorf("%q: %+v; want a problem and a cure", row.sets, s)
 			}
 		}
 		if strings.Join(got, " ") != row.want {

@@ -11,12 +11,11 @@ import (
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// settingActor is who is written down as having switched maintenance mode on where the
-// configuration did.
+// settingActor is the recorded actor if the configuration switched maintenance mode on.
 const settingActor = "setting:maintenance"
 
-// enterMaintenance switches maintenance mode on where the setting says so, before the
-// node serves anybody, and tells the log where it is on.
+// enterMaintenance switches maintenance mode on if the setting says so, before the node
+// serves, and logs it if it is on.
 func enterMaintenance(ctx context.Context, store admin.Store, config Config, log *slog.Logger, now func() time.Time) error {
 	mode, err := store.Maintenance(ctx)
 	if err == nil && config.Maintenance && !mode.On {
@@ -32,7 +31,7 @@ func enterMaintenance(ctx context.Context, store admin.Store, config Config, log
 	return nil
 }
 
-// maintenance is the mode as pages show it; nil while it is off.
+// maintenance returns the mode for the pages; nil while it is off.
 func (n *Node) maintenance(ctx context.Context) (*look.Maintenance, error) {
 	mode, err := n.Store.Maintenance(ctx)
 	if err != nil || !mode.On {
@@ -41,8 +40,8 @@ func (n *Node) maintenance(ctx context.Context) (*look.Maintenance, error) {
 	return &look.Maintenance{Since: mode.Since, By: mode.Actor, Reason: mode.Reason}, nil
 }
 
-// interruptIdleJobs makes bulk renewals wait for a person that no node has worked on for
-// long: the store may be an old copy, and the renewals made already.
+// interruptIdleJobs interrupts bulk renewals that no node has worked on for long: the
+// store may be an old copy, and the renewals may have been made already.
 func interruptIdleJobs(ctx context.Context, store bulk.Store, log *slog.Logger, now time.Time) error {
 	interrupted, err := store.InterruptIdleBulkJobs(ctx, now.Add(-bulk.IdleLimit), now)
 	if err == nil && interrupted > 0 {

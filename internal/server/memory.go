@@ -9,34 +9,31 @@ import (
 )
 
 const (
-	// gcPercent: what a node keeps in memory is a few megabytes, and at Go's own
-	// 100 they were gone through six times a second under load. At 400 that is
-	// once or twice, for some 40 MB more at the peak; beyond it little is left to
-	// win.
+	// gcPercent: a node's live heap is a few megabytes. With Go's default of 100 the
+	// collector runs six times a second under load; with 400 it runs once or twice, for
+	// some 40 MB more at the peak. Beyond that little is gained.
 	gcPercent = 400
-	// memoryLimit bounds what that may cost where there is more to keep: above
-	// it Go collects as often as it must, rather than let five times as much
-	// lie about. What SQLite takes is not part of it.
+	// memoryLimit bounds the cost of gcPercent with a larger live heap: above it Go
+	// collects as often as needed. SQLite's memory is not part of it.
 	memoryLimit = 144 << 20
 )
 
-// cgroupMemory is where Linux says how much memory a container may have.
+// cgroupMemory is the file with a container's memory limit on Linux.
 const cgroupMemory = "/sys/fs/cgroup/memory.max"
 
-// CollectLess sets how much memory a process trades for time. Whoever has set
-// GOGC has decided themselves, and so it is with GOMEMLIMIT below.
-func CollectLess(environ []string) {
+// SetGCPercent makes the garbage collector run less often, unless GOGC is set.
+func SetGCPercent(environ []string) {
 	if !isSet(environ, "GOGC") {
 		debug.SetGCPercent(gcPercent)
 	}
 }
 
-// LimitMemory is for a node whose memory is bounded by its own limits (4,096
-// connections take 60 MB, 100,000 addresses that fail 50 MB). A simulator is not:
-// it forgets nothing, and above the limit it would only collect.
-func LimitMemory(environ []string) {
+// SetMemoryLimit sets Go's memory limit, unless GOMEMLIMIT is set. It is for a node, whose
+// own limits bound its memory (4,096 connections take 60 MB, 100,000 failing addresses
+// 50 MB). A simulator never frees its records, and above the limit would only collect.
+func SetMemoryLimit(environ []string) {
 	if !isSet(environ, "GOMEMLIMIT") {
-		text, _ := os.ReadFile(cgroupMemory) // elsewhere than on Linux there is none
+		text, _ := os.ReadFile(cgroupMemory) // there is none on other systems
 		debug.SetMemoryLimit(memoryLimitIn(string(text)))
 	}
 }
@@ -48,8 +45,8 @@ func isSet(environ []string, name string) bool {
 	})
 }
 
-// memoryLimitIn is the limit in a container of that size: half of it at most,
-// for the other half is the store's.
+// memoryLimitIn returns the limit in a container of that size: at most half of it, because
+// the store needs the other half.
 func memoryLimitIn(container string) int64 {
 	size, err := strconv.ParseInt(strings.TrimSpace(container), 10, 64)
 	if err != nil || size <= 0 { // "max", or no container

@@ -12,24 +12,23 @@ import (
 	"github.com/coaxhq/coax/internal/fileowner"
 )
 
-// checkNewStore refuses to begin an empty store on PostgreSQL while a SQLite store
-// with operators lies in the configuration's folder: most likely store.url was
-// changed and nobody moved the data, and the service would start without customers
-// and wallets.
+// checkNewStore refuses to create an empty store on PostgreSQL while the configuration's
+// folder has a SQLite store with operators: most likely store.url was changed without
+// moving the data, and the service would start without customers and wallets.
 func checkNewStore(ctx context.Context, config StoreConfig) error {
-	if config.New || config.Beside == "" {
+	if config.New || config.SQLiteDefault == "" {
 		return nil
 	}
-	if _, err := os.Stat(config.Beside); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(config.SQLiteDefault); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	const ways = "set store.url to sqlite:%[1]s to go on with it, or give --new-store to begin an empty store on PostgreSQL"
-	switch found, err := sqliteHasOperators(ctx, config.Beside); {
+	switch found, err := sqliteHasOperators(ctx, config.SQLiteDefault); {
 	case err != nil:
 		return fmt.Errorf("it has no operators, and whether the SQLite store at %[1]s has some cannot be read (%[2]w): "+ways,
-			config.Beside, fileowner.Explain(config.Beside, err))
+			config.SQLiteDefault, fileowner.Explain(config.SQLiteDefault, err))
 	case found:
-		return fmt.Errorf("it has no operators, and the SQLite store at %[1]s has some: "+ways, config.Beside)
+		return fmt.Errorf("it has no operators, and the SQLite store at %[1]s has some: "+ways, config.SQLiteDefault)
 	}
 	return nil
 }
@@ -48,9 +47,9 @@ func sqliteHasOperators(ctx context.Context, path string) (found bool, err error
 	return found, err
 }
 
-// openReadOnly opens a SQLite file in a way that cannot write to it.
+// openReadOnly opens a SQLite file for reading only.
 func openReadOnly(path string) (*sql.DB, error) {
-	// SQLite does not say why it cannot open a file.
+	// SQLite's error does not say why it cannot open a file.
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err

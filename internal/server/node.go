@@ -32,7 +32,7 @@ import (
 	"github.com/coaxhq/coax/internal/web"
 )
 
-// Reachable is an address as a client on this machine would dial it.
+// Reachable returns an address as a client on this machine would dial it.
 func Reachable(addr net.Addr) string {
 	if addr == nil {
 		return ""
@@ -44,10 +44,10 @@ func Reachable(addr net.Addr) string {
 	return net.JoinHostPort("127.0.0.1", fmt.Sprint(tcp.Port))
 }
 
-// purgeEvery is how often used nonces, old counters and old calls are swept out.
+// purgeEvery is how often old nonces, counters, sessions and calls are purged.
 const purgeEvery = time.Minute
 
-// Node is one running service: its store, its doors and what runs beside them.
+// Node is one running service: its store, its listeners and its background work.
 type Node struct {
 	name       string
 	started    time.Time
@@ -67,29 +67,29 @@ type Node struct {
 
 	Catalogue  *catalogue.Catalogue
 	provider   *gateway.Gateway
-	answers    *answers
+	recent     *recentCalls
 	Operations *operation.Processor
 	reviewer   *operation.Reviewer
 	Breaker    *operation.Breaker
 	bulk       *bulk.Worker
-	ClockWatch *clockWatch // nil where the store has no clock of its own
-	AuditWatch *auditWatch // nil where the books are not audited
+	ClockWatch *clockWatch // nil if the store has no clock of its own
+	AuditWatch *auditWatch // nil if audit.every is 0
 
 	certificate *certificate
 	Site        *web.Site
-	door        *httpapi.Server
+	public      *httpapi.Server
 	internal    *httpapi.Internal
 	private     *http.Server
 
-	// Where it listens, once it does; a port of 0 has become a real one.
+	// The addresses it listens on, set by Listen; with the real port in place of 0.
 	APIAddr, PlainAddr, InternalAddr net.Addr
 
 	background sync.WaitGroup
-	// ended receives what a listener died of.
+	// ended receives the error of a listener that failed.
 	ended chan error
 }
 
-// NewLogger makes the log a command asked for.
+// NewLogger returns a logger with the configured level.
 func NewLogger(w io.Writer, config Config, format string) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(config.Log.Level)); err != nil {
@@ -98,9 +98,8 @@ func NewLogger(w io.Writer, config Config, format string) (*slog.Logger, error) 
 	return telemetry.NewLogger(w, level, format), nil
 }
 
-// Open opens the store and makes sure that binary, schema and master key
-// belong together. Nothing listens yet. The clock is the configuration's,
-// wherever it is not a test's.
+// Open opens the store, checks that binary, schema and master key belong together, and
+// returns a node that does not listen yet. now is Clock's, or a test's clock.
 func Open(ctx context.Context, config Config, environ []string, log *slog.Logger, now func() time.Time) (*Node, error) {
 	if err := checkInsecureSettings(config, log); err != nil {
 		return nil, err
@@ -120,10 +119,10 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 			_ = security.Close()
 		}
 	}()
-	heard := &answers{now: now}
+	recent := &recentCalls{now: now}
 	provider, err := OpenProvider(config, func(o gateway.Observation) {
 		metrics.ProviderCalled(o.What, string(o.Cause))
-		heard.heard(o)
+		recent.add(o)
 	})
 	if err != nil {
 		return nil, err
@@ -132,7 +131,7 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 	if err != nil {
 		return nil, err
 	}
-	if err := settleDoubt(ctx, store, config, log, now); err != nil {
+	if err := checkAfterDiskFailure(ctx, store, config, log, now); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	metrics.StoreQueue(store.Queued)
@@ -153,16 +152,16 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 	if err := interruptIdleJobs(ctx, store, log, now()); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	// A node on a file is the only one there, so whatever is processing was left
-	// behind by one that is no more. Elsewhere others may hold it.
+	// A SQLite store has one node, so every operation in processing was left by a process
+	// that has ended. On PostgreSQL another node may hold it.
 	if config.Store.Kind == "sqlite" {
 		if err := errors.Join(store.TakeOver(ctx, now()), store.TakeOverBulkJobs(ctx, now())); err != nil {
-			return nil, errors.Join(fmt.Errorf("take over what was left open: %w", err), store.Close())
+			return nil, errors.Join(fmt.Errorf("take over open operations: %w", err), store.Close())
 		}
 	}
 	watch := newClockWatch(store, func() time.Time { return now().Add(-config.Clock.Offset) })
 	if watch != nil {
-		if err := watch.Look(ctx); err != nil {
+		if err := watch.Check(ctx); err != nil {
 			return nil, errors.Join(err, store.Close())
 		}
 		if err := watch.err(); err != nil {
@@ -197,11 +196,11 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 		}),
 		Requests: requestlog.New(store, requestlog.Config{
 			Keep: config.RequestLog.Keep, Metrics: metrics,
-			Problem: func(err error) { log.Warn("keep the request log", "error", err) },
+			Problem: func(err error) { log.Warn("write the request log", "error", err) },
 		}),
 		Catalogue:  plans,
 		provider:   provider,
-		answers:    heard,
+		recent:     recent,
 		Breaker:    breaker,
 		Operations: operations,
 		reviewer: operation.NewReviewer(store, provider, operation.ReviewConfig{
@@ -224,8 +223,8 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 	}, nil
 }
 
-// OpenProvider makes the way to the provider. It is not called yet: one that is
-// down must not keep the service from starting.
+// OpenProvider returns a client of the provider, and does not call it yet: the service
+// must start while the provider is down.
 func OpenProvider(config Config, observe func(gateway.Observation)) (*gateway.Gateway, error) {
 	if config.Provider.URL == "" {
 		return nil, errors.New("provider.url is not set: give the provider's address, such as https://provider.example " +
@@ -249,7 +248,7 @@ func OpenProvider(config Config, observe func(gateway.Observation)) (*gateway.Ga
 	return provider, nil
 }
 
-// nodeName tells this process from every other that works on the store.
+// nodeName returns a name that no other process on the store has.
 func nodeName() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -259,22 +258,22 @@ func nodeName() string {
 	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), client.NewNonce()[:8])
 }
 
-// batches tells the metrics about the writer's batches.
+// batches records the writer's batches in the metrics.
 type batches struct{ metrics *telemetry.Metrics }
 
-func (b batches) Batch(facts int) func() {
+func (b batches) Batch(writes int) func() {
 	watch := telemetry.StartStopwatch()
-	return func() { b.metrics.BatchCommitted(facts, watch.Elapsed()) }
+	return func() { b.metrics.BatchCommitted(writes, watch.Elapsed()) }
 }
 
-// Listen opens the doors.
+// Listen opens the listeners and serves on them in the background.
 func (n *Node) Listen() error {
 	var err error
 	if n.certificate, err = loadCertificate(n.Config.Server.TLSCert, n.Config.Server.TLSKey); err != nil {
 		return err
 	}
 	n.metrics.CertificateExpires(n.certificate.expires)
-	n.reportExpiry(time.Now()) // Open has reported on the key
+	n.reportExpiry(time.Now()) // Open has logged the key's mode
 	if err := n.Catalogue.EnsureCompared(context.Background()); err != nil {
 		n.log.Warn("verify prices with the provider", "error", err)
 	}
@@ -293,7 +292,7 @@ func (n *Node) Listen() error {
 	if n.Site, err = n.pages(); err != nil {
 		return err
 	}
-	n.door = httpapi.NewServer(httpapi.ServerConfig{
+	n.public = httpapi.NewServer(httpapi.ServerConfig{
 		Handler:        api,
 		Pages:          n.Site,
 		GetCertificate: n.certificate.get,
@@ -303,7 +302,7 @@ func (n *Node) Listen() error {
 		MaxConnections: n.Config.Server.MaxConnections,
 		MaxPerNetwork:  n.Config.Server.MaxConnectionsPerNetwork,
 		MaxPerAddress:  n.Config.Server.MaxConnectionsPerAddress,
-		WriteTimeout:   n.patience(),
+		WriteTimeout:   n.requestTimeout(),
 
 		HSTSIncludeSubdomains: n.Config.Server.HSTSIncludeSubdomains,
 	})
@@ -323,8 +322,8 @@ func (n *Node) Listen() error {
 		serve           func(net.Listener) error
 		bound           *net.Addr
 	}{
-		{"server.addr", n.Config.Server.Addr, ", or in demo with --addr", n.door.ServeTLS, &n.APIAddr},
-		{"server.plain_addr", n.Config.Server.PlainAddr, "", n.door.ServePlain, &n.PlainAddr},
+		{"server.addr", n.Config.Server.Addr, ", or in demo with --addr", n.public.ServeTLS, &n.APIAddr},
+		{"server.plain_addr", n.Config.Server.PlainAddr, "", n.public.ServePlain, &n.PlainAddr},
 		{"server.internal_addr", n.Config.Server.InternalAddr, "", n.private.Serve, &n.InternalAddr},
 	}
 	var open []net.Listener
@@ -358,12 +357,11 @@ func (n *Node) Listen() error {
 	return nil
 }
 
-// patience is how long a request may take in all: two provider calls, and time
-// to write down what came of them.
-func (n *Node) patience() time.Duration { return 2*n.Config.Provider.Timeout + 10*time.Second }
+// requestTimeout bounds a request: two provider calls, and time to store their results.
+func (n *Node) requestTimeout() time.Duration { return 2*n.Config.Provider.Timeout + 10*time.Second }
 
-// Serve runs until the context ends or the node cannot go on, then drains: who
-// is inside is answered, nobody else is let in.
+// Serve runs until the context ends or the node cannot go on. Then it drains: requests
+// under way are answered, and new ones are not accepted.
 func (n *Node) Serve(ctx context.Context) error {
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	n.background.Go(func() { n.sweep(working) })
@@ -398,17 +396,17 @@ func (n *Node) Serve(ctx context.Context) error {
 	case <-ctx.Done():
 	case cause = <-n.ended:
 	case <-n.Store.Broken():
-		cause = errors.Join(errors.New("the store can no longer be written; restart when the disk is well"), n.Store.Ready(working))
+		cause = errors.Join(errors.New("the store can no longer be written; restart once the disk works again"), n.Store.Ready(working))
 	}
 
 	n.log.Info("draining")
 	stopAudit()
 	stopSealing()
-	stopRenewing() // no further row is begun, and those under way have the grace to end
+	stopRenewing() // begins no further row; those under way may end within the grace period
 	n.internal.Drain()
-	grace, cancel := context.WithTimeout(working, n.patience())
+	grace, cancel := context.WithTimeout(working, n.requestTimeout())
 	defer cancel()
-	if err := n.door.Shutdown(grace); err != nil {
+	if err := n.public.Shutdown(grace); err != nil {
 		n.log.Warn("some requests were cut off", "error", err)
 	}
 	_ = n.private.Shutdown(grace)
@@ -421,13 +419,13 @@ func (n *Node) Serve(ctx context.Context) error {
 	return cause
 }
 
-// Close lets go of the store, whether or not the node ever served.
+// Close closes the store and the logs, whether or not the node ever served.
 func (n *Node) Close() error {
 	n.provider.Close()
 	return errors.Join(n.Store.Close(), n.Security.Close())
 }
 
-// sweep purges what is no longer needed, a little at a time.
+// sweep purges old rows at intervals.
 func (n *Node) sweep(ctx context.Context) {
 	ticker := time.NewTicker(purgeEvery)
 	defer ticker.Stop()

@@ -15,11 +15,11 @@ import (
 	"github.com/coaxhq/coax/internal/web/panel"
 )
 
-// readPages reads what is part of the program once, however many nodes a process has,
-// as it does in tests: it is most of what starting one takes.
+// readPages parses the embedded pages once for all nodes of a process. It is most of the
+// time that a node takes to start, and tests start many.
 var readPages = sync.OnceValues(func() (*look.Look, error) { return web.ReadPages(panel.Files, console.Files) })
 
-// pages is the site that people see, beside the API.
+// pages returns the site for people: panel and console.
 func (n *Node) pages() (*web.Site, error) {
 	templates, err := readPages()
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestANodeOnSQLiteHasAProcessorMoreUnlessItsEnvironmentDecides(t *testing.T) {
+func TestAddProcessor_EnvironmentWins(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
 	for _, tt := range []struct {
 		name    string
@@ -13,10 +13,10 @@ func TestANodeOnSQLiteHasAProcessorMoreUnlessItsEnvironmentDecides(t *testing.T)
 		want    int
 	}{
 		{"GOMAXPROCS", []string{"GOMAXPROCS=1"}, processors},
-		{"nothing said", []string{"HOME=/root"}, processors + 1},
-		{"said twice", nil, processors + 1},
+		{"unset", []string{"HOME=/root"}, processors + 1},
+		{"called twice", nil, processors + 1},
 	} {
-		WaitBesideWork(tt.environ)
+		AddProcessor(tt.environ)
 		if got := runtime.GOMAXPROCS(0); got != tt.want {
 			t.Errorf("%s: %d; want %d", tt.name, got, tt.want)
 		}

@@ -30,9 +30,9 @@ func OpenSecurity(config Config, log *slog.Logger, metrics *telemetry.Metrics) (
 	return security, nil
 }
 
-// appendTo opens a file for appending, and makes it, for its owner only, if it is not
-// there. A regular file is opened for reading too, to see whether its last line is whole;
-// of a FIFO we must not hold the reading end, or writes would block once its reader is gone.
+// appendTo opens a file for appending, and creates it with mode 0600 if it is missing. A
+// regular file is opened for reading too, to see whether its last line is whole. A FIFO is
+// not: with our own reading end open, writes would block once its reader is gone.
 func appendTo(path string) (*os.File, error) {
 	made, err := fileowner.OpenFile(path, 0o600)
 	if err != nil {
@@ -49,20 +49,20 @@ func appendTo(path string) (*os.File, error) {
 	return os.OpenFile(path, flags, 0)
 }
 
-// actedTo writes staff actions, and what people did to their own logins, to the security
-// log.
-func actedTo(security *telemetry.Security) func(context.Context, admin.AuditEntry) {
+// auditEntriesTo returns a function that writes audit entries (staff actions, and changes
+// people make to their own logins) to the security log; nil without one.
+func auditEntriesTo(security *telemetry.Security) func(context.Context, admin.AuditEntry) {
 	if security == nil {
 		return nil
 	}
-	return func(ctx context.Context, act admin.AuditEntry) {
-		for _, e := range securityEvents(act) {
+	return func(ctx context.Context, entry admin.AuditEntry) {
+		for _, e := range securityEvents(entry) {
 			e.Visitor = telemetry.VisitorOf(ctx)
-			e.Actor, e.Outcome, e.Action = act.Actor, telemetry.SecurityDone, act.Action
-			if act.OperatorID != 0 {
-				e.OperatorID = act.OperatorID
+			e.Actor, e.Outcome, e.Action = entry.Actor, telemetry.SecurityDone, entry.Action
+			if entry.OperatorID != 0 {
+				e.OperatorID = entry.OperatorID
 			}
-			if at, err := netip.ParseAddr(act.Origin); err == nil && !e.Address.IsValid() {
+			if at, err := netip.ParseAddr(entry.Origin); err == nil && !e.Address.IsValid() {
 				e.Address = at
 			}
 			security.Log(e)
@@ -70,8 +70,8 @@ func actedTo(security *telemetry.Security) func(context.Context, admin.AuditEntr
 	}
 }
 
-// actEvents are the events of staff actions that are one event each.
-var actEvents = map[string]string{
+// actionEvents are the events of actions that have exactly one event.
+var actionEvents = map[string]string{
 	string(admin.OperatorCreate): "operator_created", string(admin.OperatorDelete): "operator_deleted", string(admin.OperatorUndelete): "operator_undeleted",
 	string(admin.WalletTopUp): "wallet_topped_up", string(admin.WalletAdjust): "wallet_adjusted",
 	string(admin.KeyIssue): "key_issued", string(admin.KeyRotate): "key_rotated", string(admin.KeyRevoke): "key_revoked", string(admin.KeyPermit): "key_permissions_changed",
@@ -93,7 +93,7 @@ var customerEvents = map[string]string{
 }
 
 // genericActions have the event staff_action, by choice: they move no money and change
-// nobody's access.
+// no access.
 var genericActions = []string{string(admin.ExceptionClose), string(admin.AddonClose), admin.CustomerPasswordAnswered}
 
 // shownChanges are the fields of a state whose change an event shows.
@@ -102,12 +102,11 @@ var shownChanges = []string{
 	"kind", "amount", "maker", "wallet_balance", "price", "duration", "retired",
 }
 
-// securityEvents are what a staff action comes to. Left out are the reason, which is
-// anything that a person typed, and the subject of an action that has no event of its
-// own: it may be a customer.
-func securityEvents(act admin.AuditEntry) []telemetry.SecurityEvent {
-	before, after := stateOf(act.Before), stateOf(act.After)
-	e := telemetry.SecurityEvent{Subject: act.Subject}
+// securityEvents returns the events of an audit entry. They leave out the reason, which is
+// free text, and the subject of an action without an event of its own: it may be a customer.
+func securityEvents(entry admin.AuditEntry) []telemetry.SecurityEvent {
+	before, after := stateOf(entry.Before), stateOf(entry.After)
+	e := telemetry.SecurityEvent{Subject: entry.Subject}
 	var changes []any
 	for _, field := range shownChanges {
 		was, is := before[field], after[field]
@@ -120,10 +119,10 @@ func securityEvents(act admin.AuditEntry) []telemetry.SecurityEvent {
 		e.Details = []slog.Attr{slog.Group("change", changes...)}
 	}
 	changed := func(field string) bool { return string(before[field]) != string(after[field]) }
-	if name, known := customerEvents[act.Action]; known {
+	if name, known := customerEvents[entry.Action]; known {
 		return []telemetry.SecurityEvent{{Event: name}}
 	}
-	if name, known := actEvents[act.Action]; known {
+	if name, known := actionEvents[entry.Action]; known {
 		e.Event = name
 		return []telemetry.SecurityEvent{e}
 	}
@@ -133,7 +132,7 @@ func securityEvents(act admin.AuditEntry) []telemetry.SecurityEvent {
 		one.Event = name
 		events = append(events, one)
 	}
-	switch act.Action {
+	switch entry.Action {
 	case string(admin.OperatorSet):
 		switch {
 		case changed("status") && textOf(after["status"]) == "active":
@@ -169,14 +168,14 @@ func securityEvents(act admin.AuditEntry) []telemetry.SecurityEvent {
 	return events
 }
 
-// stateOf reads a state of the audit log; a list, such as a whitelist, has no fields.
+// stateOf parses a state of the audit log; a list, such as a whitelist, has no fields.
 func stateOf(state string) map[string]json.RawMessage {
 	fields := map[string]json.RawMessage{}
 	_ = json.Unmarshal([]byte(state), &fields)
 	return fields
 }
 
-// textOf is a field of a state without its quotes.
+// textOf returns a field of a state without quotes.
 func textOf(field json.RawMessage) string {
 	var s string
 	if json.Unmarshal(field, &s) == nil {
@@ -185,7 +184,7 @@ func textOf(field json.RawMessage) string {
 	return string(field)
 }
 
-// loginEvents are the names of what people do at the login service.
+// loginEvents are the events of the login service.
 var loginEvents = map[login.EventKind]string{
 	login.SignedIn: "signed_in", login.PasswordAccepted: "sign_in_password_accepted", login.SignInFailed: "sign_in_failed",
 	login.SignedOut: "signed_out", login.SessionEnded: "session_ended", login.SteppedUp: "step_up_passed", login.StepUpFailed: "step_up_failed",
@@ -193,7 +192,7 @@ var loginEvents = map[login.EventKind]string{
 	login.FactorChangeFailed: "second_factor_change_failed", login.PasskeyWentBack: "passkey_counter_went_back",
 }
 
-// loginsTo writes who signed in, and who failed to, to the security log.
+// loginsTo returns a function that writes sign-ins and failures to the security log.
 func loginsTo(security *telemetry.Security) func(context.Context, login.Event) {
 	return func(ctx context.Context, seen login.Event) {
 		visitor := telemetry.VisitorOf(ctx)
@@ -224,8 +223,8 @@ func loginsTo(security *telemetry.Security) func(context.Context, login.Event) {
 	}
 }
 
-// throttlingTo writes addresses that fail to authenticate too often to the security log, with
-// the keys of ours that the failed requests named. Naming a key proves nothing about who called.
+// throttlingTo returns a function that writes throttled addresses to the security log, with
+// the known keys that the failed requests named. A named key does not identify the caller.
 func throttlingTo(security *telemetry.Security) func(netip.Addr, access.FailingAddress) {
 	return func(addr netip.Addr, failing access.FailingAddress) {
 		failures := make([]map[string]any, 0, len(failing.Keys))

@@ -14,13 +14,13 @@ import (
 	"github.com/coaxhq/coax/internal/store/postgres"
 )
 
-// AuditSettings is what an audit has to be told of a service. The longest wait is
-// that of a check, or of whoever has claimed one and asks the provider twice.
+// AuditSettings returns the settings of an audit. The longest wait is that for the next
+// check, or that of a check which calls the provider twice.
 func AuditSettings(config Config) audit.Settings {
 	return audit.Settings{LongestWait: max(config.Review.FirstCheck, config.Review.MaxInterval, 2*config.Provider.Timeout)}
 }
 
-// OpenSnapshot begins to read a store as it is at one moment.
+// OpenSnapshot begins a read-only transaction on a store. The returned function ends it.
 func OpenSnapshot(ctx context.Context, from StoreConfig) (audit.Snapshot, func(), error) {
 	if from.Kind == "postgres" {
 		return postgresSnapshot(ctx, from.URL)
@@ -28,8 +28,8 @@ func OpenSnapshot(ctx context.Context, from StoreConfig) (audit.Snapshot, func()
 	return sqliteSnapshot(ctx, from.Path)
 }
 
-// postgresSnapshot reads from the primary: a standby may be behind, and what it
-// lacks would look like a loss.
+// postgresSnapshot reads from the primary: a standby may lag, and its missing rows would
+// look like losses.
 func postgresSnapshot(ctx context.Context, address string) (audit.Snapshot, func(), error) {
 	pool, err := postgres.OpenSQL(address)
 	if err != nil {
@@ -52,8 +52,7 @@ func postgresSnapshot(ctx context.Context, address string) (audit.Snapshot, func
 	}, nil
 }
 
-// sqliteSnapshot takes no lock that a node would notice, and could not write if
-// it wanted to.
+// sqliteSnapshot opens the file read-only, without a lock that would delay a node.
 func sqliteSnapshot(ctx context.Context, path string) (snapshot audit.Snapshot, done func(), err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
-// Store is everything the house asks of where it keeps things.
+// Store is everything that a node needs of its store.
 type Store interface {
 	access.Store
 	admin.Store
@@ -43,12 +43,12 @@ type Store interface {
 	Close() error
 }
 
-// StoreOptions are what opening a store can be told.
+// StoreOptions are the options of OpenStore.
 type StoreOptions struct {
-	// Tool is for a command that works beside nodes, not for a node.
+	// Tool is set by a command that works beside nodes.
 	Tool    bool
 	observe *batches
-	// Security is told of staff actions; nil is told nothing.
+	// Security receives audit entries; it may be nil.
 	Security *telemetry.Security
 }
 
@@ -66,7 +66,7 @@ func OpenStore(ctx context.Context, config Config, options StoreOptions) (opened
 }
 
 func openSQLite(ctx context.Context, path string, options StoreOptions) (Store, error) {
-	chosen := sqlite.Options{OnAuditEntry: actedTo(options.Security)}
+	chosen := sqlite.Options{OnAuditEntry: auditEntriesTo(options.Security)}
 	if options.Tool {
 		chosen.Role = sqlite.Tool
 	}
@@ -77,7 +77,7 @@ func openSQLite(ctx context.Context, path string, options StoreOptions) (Store, 
 }
 
 func openPostgres(ctx context.Context, config StoreConfig, options StoreOptions) (Store, error) {
-	chosen := postgres.Options{OnAuditEntry: actedTo(options.Security), Begin: func() error { return checkNewStore(ctx, config) }}
+	chosen := postgres.Options{OnAuditEntry: auditEntriesTo(options.Security), Begin: func() error { return checkNewStore(ctx, config) }}
 	if options.Tool {
 		chosen.Role = postgres.Tool
 	}
@@ -87,7 +87,7 @@ func openPostgres(ctx context.Context, config StoreConfig, options StoreOptions)
 	return postgres.Open(ctx, config.URL, chosen)
 }
 
-// Address is a store's address without a password.
+// Address returns the store's address without a password.
 func (s StoreConfig) Address() string {
 	if s.Kind == "postgres" {
 		return postgres.Redact(s.URL)
@@ -95,7 +95,7 @@ func (s StoreConfig) Address() string {
 	return s.URL
 }
 
-// Place says for people where a store is: a file's path, or an address.
+// Place returns the store's file path or address, for messages.
 func (s StoreConfig) Place() string {
 	if s.Kind == "postgres" {
 		return s.Address()
@@ -103,7 +103,7 @@ func (s StoreConfig) Place() string {
 	return s.Path
 }
 
-// MasterKeyVariable holds the master key itself, where a file is not wanted.
+// MasterKeyVariable is the environment variable that replaces the master key's file.
 const MasterKeyVariable = "COAX_MASTER_KEY"
 
 // OpenVault reads the master key from the environment or from its file.
@@ -140,8 +140,8 @@ func OpenVault(config Config, environ []string) (*access.Vault, error) {
 	return vault, nil
 }
 
-// UnlockStore makes sure that the store was sealed with this master key, and gives it
-// the keys that sign staff actions. Where those are not signed yet, it begins to.
+// UnlockStore checks that the store was sealed with this master key, and gives it the keys
+// that sign staff actions. If they are not signed yet, signing starts.
 func UnlockStore(ctx context.Context, store Store, vault *access.Vault, now time.Time) (sealed int64, started bool, err error) {
 	if err := store.CheckMasterKeys(ctx, vault.CheckValues(), now); err != nil {
 		return 0, false, err
@@ -149,8 +149,8 @@ func UnlockStore(ctx context.Context, store Store, vault *access.Vault, now time
 	return store.UseIntegrityKeys(ctx, integrity.NewKeys(vault.PrimaryID(), vault.Derive), now)
 }
 
-// Clock is the service's sense of time: the machine's, cut to what both kinds
-// of store can keep, and moved by the demo's offset.
+// Clock returns the service's clock: the machine's, moved by the demo's offset, in the
+// milliseconds that both kinds of store have.
 func Clock(offset time.Duration) func() time.Time {
 	return func() time.Time { return time.Now().Add(offset).UTC().Truncate(time.Millisecond) }
 }

@@ -39,12 +39,12 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 func (c *certificate) expires() time.Time { return c.current.Load().Leaf.NotAfter }
 
-// expiryNotice is how long before its end a certificate counts as expiring soon; a
-// quarter of its lifetime, if that is less, for those that live for weeks only.
+// expiryNotice is how long before its expiry a certificate counts as expiring soon; for
+// short-lived ones it is a quarter of the lifetime.
 const expiryNotice = 30 * 24 * time.Hour
 
-// health is how certificate and key are at a moment of the machine's clock, by which
-// clients check them.
+// health returns the state of certificate and key at a time of the machine's clock, by
+// which clients check them.
 func (c *certificate) health(now time.Time) admin.CertificateHealth {
 	leaf := c.current.Load().Leaf
 	notice := min(expiryNotice, leaf.NotAfter.Sub(leaf.NotBefore)/4)
@@ -58,7 +58,7 @@ func (c *certificate) health(now time.Time) admin.CertificateHealth {
 	return found
 }
 
-// calendarDays is how many midnights of Indian time lie between two moments.
+// calendarDays returns how many midnights of Indian time lie between two times.
 func calendarDays(from, to time.Time) int {
 	midnight := func(t time.Time) time.Time {
 		year, month, day := t.In(subscription.IST).Date()
@@ -87,9 +87,8 @@ func (n *Node) reportExpiry(now time.Time) {
 	}
 }
 
-// watchCertificate reads the certificate again whenever it is told to, and logs what
-// is wrong with it then and every day. A new one that does not read leaves the old one
-// in place.
+// watchCertificate reloads the certificate on SIGHUP, and logs its problems then and every
+// day. If the new one cannot be read, the old one stays in use.
 func (n *Node) watchCertificate(ctx context.Context, hangup <-chan os.Signal, daily <-chan time.Time) {
 	for {
 		select {

@@ -19,7 +19,7 @@ import (
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
-// certificateFrom writes a certificate that is good from one moment to another.
+// certificateFrom writes a certificate that is valid from one time to another.
 func certificateFrom(t *testing.T, folder string, from, until time.Time) *certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -78,7 +78,7 @@ func TestCertificateHealth_KeyMode(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := c.health(now).OpenKeyMode; got != want {
-			t.Errorf("a key of mode %04o is told of as %q; want %q", mode, got, want)
+			t.Errorf("a key of mode %04o has the health %q; want %q", mode, got, want)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestWatchCertificate_WarnsDailyUntilRenewed(t *testing.T) {
 		daily <- now.Add(48 * time.Hour)
 		counts(2, 2)
 		if got := n.certificate.expires(); got.Before(now) {
-			t.Errorf("the metric would still tell %s", got)
+			t.Errorf("the certificate still expires at %s", got)
 		}
 		stop()
 		synctest.Wait()

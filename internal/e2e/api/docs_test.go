@@ -53,8 +53,8 @@ func TestDocs_EverySetting(t *testing.T) {
 	var want []string
 	for _, s := range server.Settings {
 		standard := ""
-		if s.Standard != "" {
-			standard = "`" + s.Standard + "`"
+		if s.Default != "" {
+			standard = "`" + s.Default + "`"
 		}
 		want = append(want, fmt.Sprintf("| `%s` | %s | %s |", s.Key, standard, s.Doc))
 	}

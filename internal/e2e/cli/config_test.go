@@ -29,7 +29,7 @@ func TestConfig_InitWritesDefaults(t *testing.T) {
 		t.Fatalf("what init wrote cannot be read: %v", err)
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("what init wrote means\n%+v\nwant the standard values\n%+v", got, want)
+		t.Errorf("what init wrote means\n%+v\nwant the default values\n%+v", got, want)
 	}
 
 	// The commented-out values are the defaults too.

@@ -80,7 +80,7 @@ func TestDemoHistory_NotAddedLater(t *testing.T) {
 	t.Parallel()
 	folder := e2e.NewInstall(t).Folder
 	s, _ := e2e.StartDemo(t, folder, "--history")
-	e2e.CheckMentions(t, "the demo", s.Err.String(), "was begun without a history and stays as it is")
+	e2e.CheckMentions(t, "the demo", s.Err.String(), "was created without a history and stays as it is")
 	if code := s.Terminate(); code != e2e.ExitDone {
 		t.Errorf("the demo ended with %d\n%s", code, s.Err)
 	}

@@ -116,7 +116,7 @@ func TestDemo_RepairsPartialFirstStart(t *testing.T) {
 			e2e.WriteFile(t, filepath.Join(folder, ".coax.toml-123"), "[serv")
 			e2e.WriteFile(t, filepath.Join(folder, ".demo.json-123"), "{")
 		}},
-		{"what an older release furnished", true, func(t *testing.T, folder string) {
+		{"set up by an older release", true, func(t *testing.T, folder string) {
 			e2e.ExecOnStore(t, e2e.LoadStoreConfig(t, filepath.Join(folder, "coax.toml")), `DELETE FROM logins`)
 			var line map[string]any
 			kept := filepath.Join(folder, "demo.json")

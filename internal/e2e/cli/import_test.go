@@ -187,7 +187,7 @@ func TestImport_AllRowErrorsAtOnce(t *testing.T) {
 	file, before := e2e.WriteCSV(t, content), h.Dump()
 	for _, more := range [][]string{nil, {"--check"}, {"--json"}} {
 		got := h.Admin(append([]string{"subscriber", "import", file}, more...)...)
-		refusal := fmt.Sprintf("coax: %d of %d lines are not right, so nothing was imported; mend them and give the file again\n", len(want), len(want)+2)
+		refusal := fmt.Sprintf("coax: %d of %d lines are not right, so nothing was imported; correct them and import the file again\n", len(want), len(want)+2)
 		if got.Code != e2e.ExitRefused || got.Err != refusal {
 			t.Errorf("%q: exit %d and %q; want 1 and %q", more, got.Code, got.Err, refusal)
 		}

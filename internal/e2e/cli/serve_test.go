@@ -123,7 +123,7 @@ func TestServe_ChecksStoreAfterDiskFailure(t *testing.T) {
 
 	args := append([]string{"serve", "--config", h.Config}, e2e.FreePorts...)
 	serving := e2e.Serve(t, nil, `"serving"`, args...)
-	e2e.CheckMentions(t, "the log", serving.Err.String(), "commit: disk I/O error", `"table":"operations"`, "nothing is wrong with the store")
+	e2e.CheckMentions(t, "the log", serving.Err.String(), "commit: disk I/O error", `"table":"operations"`, "the check of the store found nothing wrong")
 	if code := serving.Terminate(); code != e2e.ExitDone {
 		t.Errorf("serve ended with %d", code)
 	}

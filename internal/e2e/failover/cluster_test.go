@@ -96,7 +96,7 @@ func (h *haCluster) setUp() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.demo, err = demo.Furnish(context.Background(), n, filepath.Join(h.folder, "demo.json"))
+	h.demo, err = demo.Setup(context.Background(), n, filepath.Join(h.folder, "demo.json"))
 	if err = errors.Join(err, n.Close()); err != nil {
 		h.t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ func (c *cluster) setUp() {
 		c.TB.Fatal(err)
 	}
 	c.TB.Cleanup(func() { _ = node.Close() })
-	if c.Demo, err = demo.Furnish(c.TB.Context(), node, filepath.Join(c.Folder, "demo.json")); err != nil {
+	if c.Demo, err = demo.Setup(c.TB.Context(), node, filepath.Join(c.Folder, "demo.json")); err != nil {
 		c.TB.Fatal(err)
 	}
 	c.Admin = admin.NewService(node.Store, node.Vault, "test", server.Clock(0))

@@ -21,7 +21,7 @@ var (
 		"Reddy", "Roy", "Saxena", "Sethi", "Shah", "Sharma", "Sheikh", "Shetty", "Shinde", "Singh", "Sinha", "Thakur", "Tiwari",
 		"Varghese", "Verma", "Yadav",
 	}
-	// inDevanagari are names as many customers write them.
+	// inDevanagari are names in Devanagari script.
 	inDevanagari = []string{
 		"सुनीता शर्मा", "रमेश यादव", "अनिता देसाई", "मोहन लाल गुप्ता", "कविता जोशी", "राजेश पाटील", "गीता मिश्रा", "विनोद कुमार सिंह",
 	}
@@ -30,8 +30,7 @@ var (
 	}
 )
 
-// nameOf is what the customer of a number is called. Every thirtieth writes it in
-// Devanagari.
+// nameOf returns a customer's name. Every thirtieth is in Devanagari.
 func nameOf(number int, chance *rand.Rand) string {
 	if number%30 == 17 {
 		return inDevanagari[number/30%len(inDevanagari)]
@@ -39,8 +38,8 @@ func nameOf(number int, chance *rand.Rand) string {
 	return firstNames[chance.IntN(len(firstNames))] + " " + lastNames[chance.IntN(len(lastNames))]
 }
 
-// mobileOf is a number that anybody sees is made up, that belongs to nobody else
-// here, and that tells the simulator nothing.
+// mobileOf returns a customer's mobile number: unique, obviously made up, and without a
+// scripted outcome in the simulator.
 func mobileOf(number int) string { return fmt.Sprintf("70000%05d", number) }
 
 func addressOf(chance *rand.Rand) string {

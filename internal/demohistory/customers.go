@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// customersOfFirst is how many subscribers the demo's own operator has who
-	// live by chance. A hundred and seventy of them came in the first weeks.
-	customersOfFirst = 228
-	early            = 170
-	// dedicatedFrom is the number of the first customer whose life is laid down.
-	dedicatedFrom = 400
-	// neighboursFrom is the number of the first customer of another operator.
-	neighboursFrom = 600
+	// randomCustomers is how many subscribers with random visits the first operator has;
+	// earlyCustomers of them come in the first weeks.
+	randomCustomers = 228
+	earlyCustomers  = 170
+	// scriptedFrom is the number of the first customer with scripted visits.
+	scriptedFrom = 400
+	// othersFrom is the number of the first customer of another operator.
+	othersFrom = 600
 )
 
-// cast is everybody of the first operator.
-func cast(first *operator, begins, ends time.Time) []*customer {
+// firstCustomers returns the customers of the first operator.
+func firstCustomers(first *operator, begins, ends time.Time) []*customer {
 	var all []*customer
-	for number := range customersOfFirst {
+	for number := range randomCustomers {
 		c := newCustomer(first, number)
 		joins := 1 + c.chance.IntN(32)
-		if number >= early {
+		if number >= earlyCustomers {
 			joins = 30 + c.chance.IntN(56)
 		}
 		if c.chance.IntN(100) < 15 {
@@ -36,10 +36,10 @@ func cast(first *operator, begins, ends time.Time) []*customer {
 		c.begin(inOpeningHours(begins.Add(time.Duration(joins)*day), c.chance))
 		all = append(all, c)
 	}
-	return append(all, dedicated(first, ends)...)
+	return append(all, scriptedCustomers(first, ends)...)
 }
 
-// begin has a customer activated at a moment.
+// begin sets when a customer is activated.
 func (c *customer) begin(at time.Time) {
 	c.arrival = visit{at: at, kind: operation.Activate, plan: c.plan, outcomes: troubleOf(c.number, 0)}
 }
@@ -51,21 +51,21 @@ func newCustomer(of *operator, number int) *customer {
 	}
 }
 
-// dedicated are those without whom a page would have nothing to show.
-func dedicated(first *operator, ends time.Time) []*customer {
+// scriptedCustomers returns customers with scripted visits, so that every page has something
+// to show.
+func scriptedCustomers(first *operator, ends time.Time) []*customer {
 	var all []*customer
 	add := func(visits ...visit) {
-		c := newCustomer(first, dedicatedFrom+len(all))
-		c.arrival, c.visits, c.laidDown = visits[0], visits[1:], true
+		c := newCustomer(first, scriptedFrom+len(all))
+		c.arrival, c.visits, c.scripted = visits[0], visits[1:], true
 		all = append(all, c)
 	}
-	// renewing is a customer who was activated thirty days before the given
-	// moment's day, and comes for one thing then.
+	// renewing adds a customer who was activated about 29 days before one further visit.
 	renewing := func(plan string, v visit) {
 		add(visit{at: v.at.Add(-29*day - time.Hour), kind: operation.Activate, plan: plan}, v)
 	}
 
-	// Whose television ends today, later.
+	// Subscriptions that expire later today.
 	left := midnightAfter(ends).Sub(ends)
 	for i := range 5 {
 		e := ends.Add(left * time.Duration(2+i) / 8)
@@ -77,20 +77,20 @@ func dedicated(first *operator, ends time.Time) []*customer {
 		add(visits...)
 	}
 
-	// What nobody can say anything about: three ages of it.
+	// Three operations of different age whose outcome stays unknown.
 	add(visit{at: ends.Add(-76 * time.Hour), kind: operation.Activate, plan: family, outcomes: unknowable, silent: "TV-FAMILY", last: true})
 	renewing(basic, visit{at: ends.Add(-26 * time.Hour), kind: operation.Renew, plan: basic, outcomes: unknowable, silent: "TV-BASIC", last: true})
 	renewing(combo, visit{at: ends.Add(-41 * time.Minute), kind: operation.Renew, plan: family, outcomes: unknowable, silent: "TV-FAMILY", last: true})
 
-	// A combo of which the second half is missing.
+	// A combo whose add-on is missing.
 	renewing(family, visit{
 		at: ends.Add(-5*day - 3*time.Hour), kind: operation.Renew, plan: combo,
 		outcomes: []simulator.Outcome{simulator.Success, simulator.Unknowable}, silent: "OTT-PLUS",
 	})
-	// A refund that somebody decided on too soon.
+	// A refund that staff decided too soon.
 	renewing(family, visit{
 		at: ends.Add(-8*day - 5*time.Hour), kind: operation.Renew, plan: family,
-		outcomes: []simulator.Outcome{simulator.ResetApplied}, hasty: true, last: true,
+		outcomes: []simulator.Outcome{simulator.ResetApplied}, settledEarly: true, last: true,
 	})
 
 	// The last half hour.
@@ -106,8 +106,8 @@ func dedicated(first *operator, ends time.Time) []*customer {
 
 var unknowable = []simulator.Outcome{simulator.Unknowable}
 
-// neighbours are the customers of an operator beside the demo's own.
-func neighbours(of *operator, from, count int, begins, ends time.Time) []*customer {
+// otherCustomers returns the customers of another operator.
+func otherCustomers(of *operator, from, count int, begins, ends time.Time) []*customer {
 	var all []*customer
 	for i := range count {
 		c := newCustomer(of, from+i)
@@ -121,7 +121,7 @@ func neighbours(of *operator, from, count int, begins, ends time.Time) []*custom
 	return all
 }
 
-// midnightAfter is when the Indian day of a moment is over.
+// midnightAfter returns the end of a time's day in India.
 func midnightAfter(at time.Time) time.Time {
 	y, m, d := at.In(subscription.IST).Date()
 	return time.Date(y, m, d+1, 0, 0, 0, 0, subscription.IST)
