@@ -239,7 +239,7 @@ func TestMissingStore_Is503AndNotReady(t *testing.T) {
 	// A node whose clock differs from its store's is not ready either.
 	w.Time.Store(time.Now().UnixMilli())
 	if watch := w.Node.ClockWatch; watch != nil {
-		if err := watch.Look(t.Context()); err != nil {
+		if err := watch.Check(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
