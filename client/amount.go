@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Amount is a sum of money in paise, exact. Rupees and paise are what it prints
-// and what stands in JSON: 199.00.
+// Amount is a sum of money in paise, exact. It is printed and encoded in JSON as
+// rupees: 199.00.
 type Amount int64
 
 // String writes an amount in rupees with two decimals.
@@ -23,8 +23,7 @@ func (a Amount) String() string {
 // MarshalJSON writes a number with two decimals.
 func (a Amount) MarshalJSON() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalJSON reads a number of rupees without going through a float, which
-// could not hold it.
+// UnmarshalJSON reads a number of rupees without a float, which would not be exact.
 func (a *Amount) UnmarshalJSON(text []byte) error {
 	read, err := parseAmount(string(text))
 	if err != nil {
@@ -47,11 +46,11 @@ func parseAmount(text string) (Amount, error) {
 	return Amount(paise), nil
 }
 
-// ist is Indian time, which the service writes its moments in.
+// ist is Indian time, which the service uses.
 var ist = time.FixedZone("IST", 5*60*60+30*60)
 
-// Moment is a point in time as the service writes it, in Indian time. Where the
-// service has none (null), it is the zero time: ask IsZero.
+// Moment is a point in time as the service writes it, in Indian time. It is the
+// zero time if the service sent null: see IsZero.
 type Moment struct{ time.Time }
 
 // String writes a moment as the service does.
@@ -70,7 +69,7 @@ func (m Moment) MarshalJSON() ([]byte, error) {
 	return []byte(strconv.Quote(m.String())), nil
 }
 
-// UnmarshalJSON reads both forms there are: with an offset, and in Indian time.
+// UnmarshalJSON reads both formats: with an offset, and in Indian time.
 func (m *Moment) UnmarshalJSON(text []byte) error {
 	if string(text) == "null" || string(text) == `""` {
 		*m = Moment{}

@@ -6,35 +6,33 @@ import (
 	"net/http"
 )
 
-// followPolls is how often an operation that is under way is asked about before
-// the caller is told that it still is: some minutes, in which the service ends
-// what it can.
+// followPolls is how often the status of an operation in progress is polled before
+// the call returns: some minutes, in which the service normally ends it.
 const followPolls = 15
 
-// Await asks what has become of an operation until it is settled, and returns
-// what the operation would have: the operation alone if it succeeded, and with an
-// error if it failed. Pauses between questions grow up to Retry.MaxPause, and a
-// service that is away for a while is waited for.
+// Await polls an operation until it is settled, and returns it, with an error if it
+// failed. The pauses between polls grow up to Retry.MaxPause, and polling continues
+// while the service is unavailable.
 //
-// An operation that the provider cannot say anything about is settled by a person,
-// which may take long: let the context end, keep the key, and ask again
-// later. The operation as it then stands is returned beside the error.
+// An operation whose outcome the provider cannot report is settled by staff, which
+// may take long: let the context end, store the key, and call Await again later.
+// The operation's current state is then returned with the error.
 //
-// TransactionNotFound says that nothing was reserved under the key so far. That is
-// undecided, too: a request may still be on its way. Send the operation itself
-// again, with the same key.
+// TransactionNotFound means that nothing was reserved under the key so far. That is
+// undecided, too: a request may still arrive. Call the operation itself again, with
+// the same key.
 func (c *Client) Await(ctx context.Context, key IdempotencyKey) (*Operation, error) {
-	if failure := key.check(lookingAt); failure != nil {
+	if failure := key.check(lookupCall); failure != nil {
 		return nil, failure
 	}
 	return c.follow(ctx, key, Status.Settled, 0)
 }
 
-// lookingAt is what following an operation asks.
-var lookingAt = call{method: http.MethodGet, path: "transaction"}
+// lookupCall is the call that polls an operation.
+var lookupCall = call{method: http.MethodGet, path: "transaction"}
 
-// follow asks about an operation until its status is one to stop at, or as often
-// as it may; 0 is without end. The operation is nil if it was never seen.
+// follow polls an operation until enough accepts its status, at most polls times; 0
+// is without limit. The operation is nil if it was never found.
 func (c *Client) follow(ctx context.Context, key IdempotencyKey, enough func(Status) bool, polls int) (*Operation, error) {
 	var last *Operation
 	for poll := 1; ; poll++ {
@@ -45,20 +43,20 @@ func (c *Client) follow(ctx context.Context, key IdempotencyKey, enough func(Sta
 			if last = op; enough(op.Status) || poll == polls {
 				return op, outcome(op)
 			}
-		case !errors.As(err, &failure) || polls > 0 || !failure.worthRepeating():
-			return last, openStill(err, last)
+		case !errors.As(err, &failure) || polls > 0 || !failure.retryable():
+			return last, markUndecided(err, last)
 		}
 		if !wait(ctx, c.retry.pause(poll)) {
 			if last == nil {
-				return nil, openStill(&Error{Call: lookingAt.String(), Attempts: poll, Err: patienceEnded(ctx)}, nil)
+				return nil, markUndecided(&Error{Call: lookupCall.String(), Attempts: poll, Err: deadlineError(ctx)}, nil)
 			}
-			return last, outOfPatience(ctx, last)
+			return last, waitEnded(ctx, last)
 		}
 	}
 }
 
-// openStill marks an error of a look-up as one that leaves the operation open.
-func openStill(err error, last *Operation) error {
+// markUndecided marks the operation as undecided in the error of a look-up.
+func markUndecided(err error, last *Operation) error {
 	var failure *Error
 	if errors.As(err, &failure) {
 		failure.Operation, failure.Undecided = last, true
@@ -66,29 +64,30 @@ func openStill(err error, last *Operation) error {
 	return err
 }
 
-// outOfPatience is what an operation stands at when nobody waits any longer.
-func outOfPatience(ctx context.Context, op *Operation) error {
+// waitEnded returns the error of an operation that was not settled before the
+// context's deadline.
+func waitEnded(ctx context.Context, op *Operation) error {
 	err := outcome(op)
 	var failure *Error
 	if errors.As(err, &failure) {
-		failure.Err = patienceEnded(ctx)
+		failure.Err = deadlineError(ctx)
 	}
 	return err
 }
 
-// patienceEnded is why a wait was not begun or not ended.
-func patienceEnded(ctx context.Context) error {
+// deadlineError returns why a wait did not start or ended early.
+func deadlineError(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	return context.DeadlineExceeded
 }
 
-// outcome is what an operation would be answered with now. Only what is known to
-// have succeeded is a success: a status from a later version is not.
+// outcome returns the error for an operation's status. Only Success is a success:
+// an unknown status, of a later version, is undecided.
 func outcome(op *Operation) error {
 	failure := &Error{
-		Call: lookingAt.String(), Status: http.StatusOK, Code: op.ResultCode, Message: op.ResultMessage, Operation: op,
+		Call: lookupCall.String(), Status: http.StatusOK, Code: op.ResultCode, Message: op.ResultMessage, Operation: op,
 		Undecided: op.Status != Failed,
 	}
 	switch op.Status {

@@ -13,30 +13,29 @@ import (
 )
 
 // Activate creates a subscriber and activates a plan, for its price. The key
-// names this activation for good.
+// names this activation permanently.
 //
-// On an error that says what has become of the operation (PendingReview,
-// ProviderError) the operation is returned as well. A password that the service
-// made is in the first answer alone, which may be one in review: keep it before
-// you Await.
+// With the errors PendingReview and ProviderError the operation is returned as
+// well. A password that the service generated is only in the first response, even
+// if that is PendingReview: store it before you call Await.
 func (c *Client) Activate(ctx context.Context, key IdempotencyKey, activation Activation) (*Operation, error) {
 	return c.operate(ctx, "activate", key, activation)
 }
 
-// Renew renews a subscriber, for the plan's price. The key names this renewal for
-// good. Errors are as for Activate.
+// Renew renews a subscriber, for the plan's price. The key names this renewal
+// permanently. Errors are as for Activate.
 func (c *Client) Renew(ctx context.Context, key IdempotencyKey, renewal Renewal) (*Operation, error) {
 	return c.operate(ctx, "renew", key, renewal)
 }
 
 // AdvanceRenew books a subscriber's next cycle before the present one ends, for
-// the plan's price. The key names this booking for good. Errors are as for
+// the plan's price. The key names this booking permanently. Errors are as for
 // Activate.
 func (c *Client) AdvanceRenew(ctx context.Context, key IdempotencyKey, renewal Renewal) (*Operation, error) {
 	return c.operate(ctx, "advance-renew", key, renewal)
 }
 
-// texts are the fields of a request by their names, without those left empty.
+// texts returns the fields of a request by their names, without empty ones.
 func texts(request any) map[string]string {
 	of := reflect.ValueOf(request)
 	fields := map[string]string{}
@@ -50,19 +49,19 @@ func texts(request any) map[string]string {
 
 var wellFormedKey = regexp.MustCompile(`^[A-Za-z0-9_.:-]{8,100}$`)
 
-// operate carries out one operation: it is sent, and sent again where that is
-// safe, and followed while it runs.
+// operate sends one operation, with retries where that is safe, and polls it while
+// it is in progress.
 func (c *Client) operate(ctx context.Context, endpoint string, key IdempotencyKey, request any) (*Operation, error) {
-	asked := call{method: http.MethodPost, path: endpoint, key: key}
-	if failure := key.check(asked); failure != nil {
+	req := call{method: http.MethodPost, path: endpoint, key: key}
+	if failure := key.check(req); failure != nil {
 		return nil, failure
 	}
 	fields := texts(request)
-	// encoding/json would quietly put another character in the place of what is
-	// no text, and the customer would get another name.
+	// encoding/json silently replaces invalid UTF-8, which would change the
+	// customer's name.
 	for name, text := range fields {
 		if !utf8.ValidString(text) {
-			return nil, &Error{Call: asked.String(), Code: ValidationError, Message: "Texts have to be in UTF-8. Nothing was sent.",
+			return nil, &Error{Call: req.String(), Code: ValidationError, Message: "Texts have to be in UTF-8. Nothing was sent.",
 				Fields: map[string]string{name: "It is not in UTF-8."}}
 		}
 	}
@@ -71,36 +70,36 @@ func (c *Client) operate(ctx context.Context, endpoint string, key IdempotencyKe
 		return nil, fmt.Errorf("write the request: %w", err)
 	}
 	var op *Operation
-	asked.body = body
-	asked.read = func(answer envelope, header http.Header) (err error) {
+	req.body = body
+	req.read = func(answer envelope, header http.Header) (err error) {
 		op, err = readOperation(answer, header, key)
 		return err
 	}
-	failure := c.exchange(ctx, asked)
+	failure := c.exchange(ctx, req)
 	switch {
 	case failure == nil:
 		return op, outcome(op)
 	case failure.Code != RequestInProgress:
 		return failure.Operation, failure
 	}
-	// An earlier attempt got there, and its answer was lost on the way.
+	// An earlier attempt arrived, and its response was lost.
 	op, err = c.follow(ctx, key, func(s Status) bool { return s != Processing }, followPolls)
 	if op == nil {
-		// It was under way a moment ago, whatever keeps us from looking.
+		// The operation is in progress, even if the look-up fails.
 		failure.Err = err
 		return nil, failure
 	}
 	return op, err
 }
 
-// check says what is wrong with a key, before anything is sent.
-func (k IdempotencyKey) check(asked call) *Error {
+// check validates a key before anything is sent.
+func (k IdempotencyKey) check(req call) *Error {
 	switch {
 	case k == "":
-		return &Error{Call: asked.String(), Code: MissingIdempotencyKey,
+		return &Error{Call: req.String(), Code: MissingIdempotencyKey,
 			Message: "An operation needs an idempotency key; make one, store it, and call with it. Nothing was sent."}
 	case !wellFormedKey.MatchString(string(k)):
-		return &Error{Call: asked.String(), Code: InvalidIdempotencyKey,
+		return &Error{Call: req.String(), Code: InvalidIdempotencyKey,
 			Message: "An idempotency key has 8 to 100 characters from A-Z, a-z, 0-9, _ . : and -. Nothing was sent."}
 	}
 	return nil
@@ -126,8 +125,8 @@ func (c *Client) Balance(ctx context.Context) (*Balance, error) {
 	return lookUp(ctx, c, "balance", nil, func(b *Balance) bool { return b.Currency != "" })
 }
 
-// Plans reads the catalogue. Its prices may be kept for about five minutes; what
-// an operation costs is the price at its moment.
+// Plans reads the catalogue. Its prices may be cached for about five minutes; an
+// operation costs the price at the time of the operation.
 func (c *Client) Plans(ctx context.Context) (*Catalogue, error) {
 	return lookUp(ctx, c, "plans", nil, func(p *Catalogue) bool { return p.Plans != nil })
 }
@@ -143,35 +142,36 @@ func (c *Client) Subscription(ctx context.Context, of Subscriber) (*Subscription
 	return lookUp(ctx, c, "subscription", query, func(s *Subscription) bool { return s.Customer.SubscriberID != "" })
 }
 
-// Transaction reads what has become of an operation, by the service's id. That
-// the operation failed is no error here.
+// Transaction reads an operation by the service's id. A failed operation is not an
+// error here.
 func (c *Client) Transaction(ctx context.Context, transactionID string) (*Operation, error) {
 	return lookUp(ctx, c, "transaction", url.Values{"transaction_id": {transactionID}},
 		func(op *Operation) bool { return op.TransactionID == transactionID && op.Status != "" })
 }
 
-// TransactionByKey reads what has become of an operation, by the caller's key.
-// That the operation failed is no error here.
+// TransactionByKey reads an operation by the caller's key. A failed operation is
+// not an error here.
 func (c *Client) TransactionByKey(ctx context.Context, key IdempotencyKey) (*Operation, error) {
 	return lookUp(ctx, c, "transaction", url.Values{"idempotency_key": {string(key)}},
 		func(op *Operation) bool { return op.IdempotencyKey == key && op.TransactionID != "" && op.Status != "" })
 }
 
-// lookUp reads one thing, which has to be the one that was asked for, and whole.
+// lookUp reads one resource; right reports whether it is the requested one and
+// complete.
 func lookUp[T any](ctx context.Context, c *Client, endpoint string, query url.Values, right func(*T) bool) (*T, error) {
 	found := new(T)
-	asked := call{method: http.MethodGet, path: endpoint, query: query.Encode()}
-	asked.read = func(answer envelope, _ http.Header) error {
-		*found = *new(T) // nothing of an attempt that could not be read stays
+	req := call{method: http.MethodGet, path: endpoint, query: query.Encode()}
+	req.read = func(answer envelope, _ http.Header) error {
+		*found = *new(T) // drop the data of an earlier attempt that could not be read
 		if err := json.Unmarshal(answer.Data, found); err != nil {
 			return err
 		}
 		if !right(found) {
-			return errors.New("it is not what was asked for")
+			return errors.New("the response is not the requested resource")
 		}
 		return nil
 	}
-	if failure := c.exchange(ctx, asked); failure != nil {
+	if failure := c.exchange(ctx, req); failure != nil {
 		return nil, failure
 	}
 	return found, nil

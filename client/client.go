@@ -10,17 +10,17 @@
 //	case err == nil:
 //		// done, and charged
 //	case errors.Is(err, client.PendingReview):
-//		op, err = c.Await(ctx, "order-4711") // nobody knows yet; wait until somebody does
+//		op, err = c.Await(ctx, "order-4711") // the outcome is unknown; wait for it
 //	case client.Undecided(err):
 //		// no answer came: call again later with the same key, never with another
 //	case errors.Is(err, client.InsufficientBalance):
 //		// nothing was charged; top up and call again with the same key
 //	}
 //
-// A call is retried where that is safe and could help, with the same key and the
-// same bytes, and with a nonce, a timestamp and a signature of its own each time.
-// Everything else comes back at once as an *Error, which carries the service's
-// code; decide by the code, or by the status if you do not know the code.
+// A call is retried where that is safe and useful, with the same key and the same
+// body, and with a new nonce, timestamp and signature each time. Other errors are
+// returned at once as an *Error with the service's code; decide by the code, or by
+// the status if you do not know the code.
 //
 // The client belongs on the operator's server. The secret that it holds must
 // never reach a browser or a phone.
@@ -54,56 +54,56 @@ const apiPath = "/api/v1"
 // maxAnswer bounds what is read of an answer; the service's are far smaller.
 const maxAnswer = 8 << 20
 
-// Secret is a text that does not show itself when it is printed, logged or written
-// as JSON. string(secret) is the text.
+// Secret is a string that is redacted when it is printed, logged or encoded as
+// JSON. string(secret) returns the text.
 type Secret string
 
-// String hides the text.
+// String returns a placeholder.
 func (Secret) String() string { return "[secret]" }
 
-// GoString hides the text.
+// GoString returns a placeholder.
 func (Secret) GoString() string { return "[secret]" }
 
-// MarshalJSON hides the text: logs are written as JSON, too.
+// MarshalJSON writes a placeholder, because logs are written as JSON, too.
 func (Secret) MarshalJSON() ([]byte, error) { return []byte(`"[secret]"`), nil }
 
-// LogValue hides the text.
+// LogValue returns a placeholder.
 func (Secret) LogValue() slog.Value { return slog.StringValue("[secret]") }
 
-// Config is how to reach a service, and as whom.
+// Config is the address of a service and the credentials for it.
 type Config struct {
-	// BaseURL is the service's address up to and with /api/v1.
+	// BaseURL is the service's address, including /api/v1.
 	BaseURL string
 	// Key and Secret are the operator's credentials.
 	Key    string
 	Secret Secret
-	// HTTP sends the requests; nil is a plain one. Its Timeout is for one
-	// attempt. Where it has none it gets 60 seconds, which is longer than the
-	// service takes to answer even when its provider does not. Redirects are
-	// never followed: a signature is for one address.
+	// HTTP sends the requests; nil is a default client. Its Timeout is for one
+	// attempt; if 0 it is 60 seconds, which is longer than the service takes to
+	// answer even if its provider times out. Redirects are never followed: a
+	// signature is for one address.
 	HTTP *http.Client
-	// Retry is how patient the client is; its zero is a good one.
+	// Retry is the retry policy; its zero value has sensible defaults.
 	Retry Retry
-	// Now is the clock that requests are stamped with; nil is the system's.
+	// Now is the clock of the timestamps; nil is the system's.
 	Now func() time.Time
 }
 
 // Client calls a service. It is safe for concurrent use.
 type Client struct {
-	origin string // scheme, host, and what a proxy has before /api/v1
+	origin string // scheme, host, and a proxy's path before /api/v1
 	key    string
-	// sign knows the secret. As a field, the secret would show whenever somebody
-	// prints a client: fmt does not ask unexported fields how to show themselves.
+	// sign holds the secret in a closure. As a field, the secret would appear when a
+	// client is printed: fmt does not call String on unexported fields.
 	sign  func(signing.Request) string
 	http  *http.Client
 	retry Retry
 	now   func() time.Time
-	// ahead is by how much the service's clock is ahead of ours, in nanoseconds,
-	// as the service last said.
+	// ahead is how far the service's clock is ahead of ours, in nanoseconds, by its
+	// last report.
 	ahead atomic.Int64
 }
 
-// New returns a client, or says what is missing.
+// New returns a client, or an error if the configuration is invalid.
 func New(config Config) (*Client, error) {
 	origin, err := readBase(config.BaseURL)
 	if err != nil {
@@ -112,7 +112,8 @@ func New(config Config) (*Client, error) {
 	if config.Key == "" || config.Secret == "" {
 		return nil, fmt.Errorf("both an API key and its secret are needed")
 	}
-	// One read from a file often ends with a line feed, which no header can carry.
+	// A key read from a file often ends with a line feed, which is invalid in a
+	// header.
 	if strings.ContainsFunc(config.Key+string(config.Secret), func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, fmt.Errorf("the API key or its secret has a space, a line feed or another character that none has: trim it")
 	}
@@ -120,7 +121,7 @@ func New(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	sender := http.Client{Transport: plainTransport()}
+	sender := http.Client{Transport: defaultTransport()}
 	if config.HTTP != nil {
 		sender = *config.HTTP
 	}
@@ -136,14 +137,14 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// plainTransport is what clients share that were given none: the program's
-// default, as it is when the first of them is made, ready for a job that asks for
-// thousands of balances at once. By default all but two connections are closed
-// when nobody uses them, and every new one costs both sides a whole handshake.
-var plainTransport = sync.OnceValue(func() http.RoundTripper {
+// defaultTransport is shared by clients without their own: a copy of the program's
+// default transport that keeps more idle connections and resumes TLS sessions, for
+// jobs with many concurrent calls. The default keeps only two idle connections per
+// host, and each new one costs a whole handshake.
+var defaultTransport = sync.OnceValue(func() http.RoundTripper {
 	usual, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
-		return http.DefaultTransport // somebody has put their own there, and knows why
+		return http.DefaultTransport // replaced by the program: use it unchanged
 	}
 	transport := usual.Clone()
 	transport.MaxIdleConnsPerHost = transport.MaxIdleConns
@@ -156,7 +157,7 @@ var plainTransport = sync.OnceValue(func() http.RoundTripper {
 	return transport
 })
 
-// readBase checks a base address and returns what stands before /api/v1.
+// readBase checks a base address and returns the part before /api/v1.
 func readBase(text string) (string, error) {
 	base, err := url.Parse(text)
 	if err != nil {
@@ -166,8 +167,8 @@ func readBase(text string) (string, error) {
 	if base.Host == "" || !whole || base.RawQuery != "" || base.Fragment != "" {
 		return "", fmt.Errorf("the base address %q is not one: write it as https://HOST/api/v1", text)
 	}
-	// A key, a signature and a customer's password are in every request; only
-	// on one machine may they travel in the clear, for trying things.
+	// Requests contain a key, a signature and customers' passwords. Plain HTTP is
+	// allowed on loopback only, for development.
 	if base.Scheme != "https" && !(base.Scheme == "http" && loopback(base.Hostname())) {
 		return "", fmt.Errorf("the base address %q has to begin with https://", text)
 	}
@@ -179,17 +180,17 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
-// Response is an answer as it came.
+// Response is an HTTP response of the service.
 type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// Send signs one request and sends it once. The path is the endpoint's, with
-// its query as it is to be sent: /api/v1/balance, or balance alone. Headers
-// given are added to the signed ones. It is for what the other methods do not
-// cover; they retry, and Send does not.
+// Send signs one request and sends it once, without retries. The path is the
+// endpoint's, with the encoded query: /api/v1/balance, or just balance. The given
+// headers are added to the signed ones. It is for calls that the other methods do
+// not cover.
 func (c *Client) Send(ctx context.Context, method, path string, body []byte, header http.Header) (*Response, error) {
 	response, err := c.send(ctx, method, path, body, header)
 	if err != nil {
@@ -218,8 +219,8 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte, hea
 	return &Response{Status: response.StatusCode, Header: response.Header, Body: text}, nil
 }
 
-// Sign makes one request ready to be sent, with a fresh timestamp and nonce. A
-// signed request is good for one sending: sign again to try again.
+// Sign returns a signed request, with a new timestamp and nonce. It can be sent
+// only once: sign again to retry.
 func (c *Client) Sign(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
 	if !strings.HasPrefix(path, "/") {
 		path = apiPath + "/" + path
@@ -248,14 +249,13 @@ func (c *Client) Sign(ctx context.Context, method, path string, body []byte) (*h
 	return request, nil
 }
 
-// sendOnce keeps net/http from sending a request again by itself when a kept
-// connection turns out to be closed. It would do so with the same nonce, and the
-// service would rightly call it a replay; a second attempt is ours to make, with
-// a signature of its own.
+// sendOnce prevents net/http from resending a request by itself when a reused
+// connection turns out to be closed. It would use the same nonce, and the service
+// would refuse it as a replay; the client retries with a new signature instead.
 func sendOnce(request *http.Request) {
 	request.GetBody = nil
-	// A GET without a body counts as safe to repeat; one with a body that cannot
-	// be read again does not, and an empty one adds nothing to the wire.
+	// net/http repeats a GET without a body, but not one with a body that cannot be
+	// read again. An empty body does not change the request.
 	if request.Method == http.MethodGet && request.Body == http.NoBody {
 		request.Body = emptyBody{}
 	}
@@ -266,10 +266,10 @@ type emptyBody struct{}
 func (emptyBody) Read([]byte) (int, error) { return 0, io.EOF }
 func (emptyBody) Close() error             { return nil }
 
-// clock is the time as the service sees it, as far as we have been told.
+// clock returns our estimate of the service's time.
 func (c *Client) clock() time.Time { return c.now().Add(time.Duration(c.ahead.Load())) }
 
-// correctClock takes the service's word for the time.
+// correctClock adopts the service's time.
 func (c *Client) correctClock(serverTime time.Time) {
 	c.ahead.Store(int64(serverTime.Sub(c.now())))
 }
@@ -277,7 +277,7 @@ func (c *Client) correctClock(serverTime time.Time) {
 // NewNonce returns a random nonce of 32 characters.
 func NewNonce() string {
 	var random [16]byte
-	// crypto/rand never fails; it ends the program where there is no randomness.
+	// crypto/rand never returns an error; it ends the program instead.
 	_, _ = rand.Read(random[:])
 	return hex.EncodeToString(random[:])
 }

@@ -22,9 +22,9 @@ import (
 
 const secret = "cxs_0000000000000000000000000000000000000000000000000000000000000000"
 
-// What arrives is what was signed, byte for byte, whatever the path and query
-// look like; and no two requests share a nonce.
-func TestWhatArrivesIsWhatWasSigned(t *testing.T) {
+// The request that arrives is the signed one, byte for byte, with any path and
+// query; and no two requests share a nonce.
+func TestSend_SignsTheExactRequest(t *testing.T) {
 	nonces := map[string]bool{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -74,9 +74,8 @@ func TestWhatArrivesIsWhatWasSigned(t *testing.T) {
 	}
 }
 
-// PATH begins at /api/v1/, also where a proxy has the service under a name of
-// its own.
-func TestWhatAProxyPutsBeforeThePathIsNotSigned(t *testing.T) {
+// The signed path begins at /api/v1/, even behind a proxy with a path prefix.
+func TestSign_OmitsProxyPrefix(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, behind := strings.CutPrefix(r.RequestURI, "/coax")
 		signed := signing.Request{Method: r.Method, Path: path, Timestamp: r.Header.Get("X-Timestamp"), Nonce: r.Header.Get("X-Nonce")}
@@ -96,9 +95,9 @@ func TestWhatAProxyPutsBeforeThePathIsNotSigned(t *testing.T) {
 	}
 }
 
-// When a kept connection is closed under a request, net/http sends a GET, and a
-// POST that has an Idempotency-Key, again by itself: with a nonce that is used up.
-func TestARequestIsNeverSentTwiceWithOneNonce(t *testing.T) {
+// When a reused connection is closed during a request, net/http resends a GET, and
+// a POST with an Idempotency-Key, by itself: with a nonce that was used.
+func TestSend_NeverReusesNonce(t *testing.T) {
 	var mu sync.Mutex
 	nonces := map[string]int{}
 	seen := map[net.Conn]int{}
@@ -171,8 +170,8 @@ func TestARequestIsNeverSentTwiceWithOneNonce(t *testing.T) {
 	}
 }
 
-// A transport of one's own, for a CA of one's own, must not mean waiting for ever.
-func TestAnAttemptEndsAlsoWithAnHTTPClientOfOnesOwn(t *testing.T) {
+// A custom HTTP client without a timeout gets one.
+func TestConfig_HTTPClientGetsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent := roundTripper(func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
@@ -196,9 +195,9 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestARedirectIsNotFollowed(t *testing.T) {
+func TestSend_FollowsNoRedirect(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("%s %s was sent on to somebody else", r.Method, r.RequestURI)
+		t.Errorf("%s %s followed the redirect", r.Method, r.RequestURI)
 	}))
 	defer elsewhere.Close()
 	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
@@ -213,7 +212,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	}
 }
 
-func TestSecretsDoNotShowThemselves(t *testing.T) {
+func TestSecret_IsRedacted(t *testing.T) {
 	config := client.Config{BaseURL: "https://coax.example/api/v1", Key: "k", Secret: secret}
 	c, err := client.New(config)
 	if err != nil {
@@ -245,7 +244,7 @@ func TestSecretsDoNotShowThemselves(t *testing.T) {
 	}
 }
 
-func TestAmountsAreExact(t *testing.T) {
+func TestAmount_IsExact(t *testing.T) {
 	for text, want := range map[string]client.Amount{
 		"0": 0, "0.00": 0, "199.00": 199_00, "199.5": 199_50, "199": 199_00, "-0.05": -5, "-12.30": -12_30, "92233720368547758.07": 1<<63 - 1,
 	} {
@@ -267,7 +266,7 @@ func TestAmountsAreExact(t *testing.T) {
 	}
 }
 
-func TestMomentsAreInIndianTime(t *testing.T) {
+func TestMoment_IsIndianTime(t *testing.T) {
 	want := time.Date(2026, 11, 15, 5, 30, 38, 0, time.UTC)
 	for _, text := range []string{`"2026-11-15 11:00:38"`, `"2026-11-15T11:00:38+05:30"`, `"2026-11-15T05:30:38Z"`} {
 		var got client.Moment
@@ -292,7 +291,7 @@ func TestMomentsAreInIndianTime(t *testing.T) {
 	}
 }
 
-func TestAClientSaysWhatIsMissing(t *testing.T) {
+func TestNew_ConfigErrors(t *testing.T) {
 	good := client.Config{BaseURL: "https://coax.example/api/v1", Key: "k", Secret: "s"}
 	if _, err := client.New(good); err != nil {
 		t.Fatal(err)
@@ -305,7 +304,7 @@ func TestAClientSaysWhatIsMissing(t *testing.T) {
 		"a query":          func(c *client.Config) { c.BaseURL += "?a=b" },
 		"no encryption":    func(c *client.Config) { c.BaseURL = "http://coax.example/api/v1" },
 		"another protocol": func(c *client.Config) { c.BaseURL = "ftp://127.0.0.1/api/v1" },
-		"less than none":   func(c *client.Config) { c.Retry.Attempts = -1 },
+		"negative retries": func(c *client.Config) { c.Retry.Attempts = -1 },
 		"a key's line end": func(c *client.Config) { c.Key += "\n" },
 		"a secret's space": func(c *client.Config) { c.Secret += " " },
 		"a broken address": func(c *client.Config) { c.BaseURL = "https://[" },
@@ -315,7 +314,7 @@ func TestAClientSaysWhatIsMissing(t *testing.T) {
 		config := good
 		spoil(&config)
 		if _, err := client.New(config); err == nil {
-			t.Errorf("%s was taken", name)
+			t.Errorf("%s was accepted", name)
 		}
 	}
 }

@@ -2,19 +2,18 @@ package client
 
 import "slices"
 
-// Code is a result as the service names it. It is an error, so that
+// Code is a result code of the service. It is an error, so that
 //
 //	errors.Is(err, client.InsufficientBalance)
 //
-// asks what a call came to. Codes that are not listed here may appear within
-// version 1; they come through as they are, and Error.Status says what kind
-// they are of.
+// compares the code. New codes may be added within version 1; they are returned
+// unchanged, and Error.Status tells their kind.
 type Code string
 
 // Error is the code itself.
 func (c Code) Error() string { return string(c) }
 
-// Not processed: how the request came, and who sent it.
+// Not processed: transport and authentication.
 const (
 	HTTPSRequired         Code = "HTTPS_REQUIRED"
 	BadRequest            Code = "BAD_REQUEST"
@@ -34,7 +33,7 @@ const (
 	ServiceUnavailable    Code = "SERVICE_UNAVAILABLE"
 )
 
-// Not processed: what the operator's account or key may not do now.
+// Not processed: the operator's account or key is not allowed to.
 const (
 	LCONotFound      Code = "LCO_NOT_FOUND"
 	LCOInactive      Code = "LCO_INACTIVE"
@@ -45,7 +44,7 @@ const (
 	RateLimited      Code = "RATE_LIMITED"
 )
 
-// Not processed: what is wrong with the request.
+// Not processed: the request is invalid.
 const (
 	UnsupportedMediaType  Code = "UNSUPPORTED_MEDIA_TYPE"
 	InvalidJSON           Code = "INVALID_JSON"
@@ -56,7 +55,7 @@ const (
 	IdempotencyKeyReused  Code = "IDEMPOTENCY_KEY_REUSED"
 )
 
-// Refused by the rules of the business: nothing was charged.
+// Refused by business rules: nothing was charged.
 const (
 	InsufficientBalance Code = "INSUFFICIENT_BALANCE"
 	SubscriberExists    Code = "SUBSCRIBER_EXISTS"
@@ -68,7 +67,7 @@ const (
 	PlansUnavailable    Code = "PLANS_UNAVAILABLE"
 )
 
-// What an operation came to.
+// Results of operations.
 const (
 	OK                Code = "OK"
 	PendingReview     Code = "PENDING_REVIEW"

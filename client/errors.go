@@ -12,54 +12,52 @@ import (
 	"time"
 )
 
-// Error is why a call did not do all it was meant to: the service said so, or no
-// answer came that could be read. 202 PENDING_REVIEW is one, too.
+// Error is returned if the service refused a call or the response could not be
+// read. 202 PENDING_REVIEW is an Error, too.
 type Error struct {
-	// Call is what was asked, such as "POST renew".
+	// Call is the method and the endpoint, such as "POST renew".
 	Call string
-	// Status is the answer's, and 0 if there was none.
+	// Status is the HTTP status, and 0 without a response.
 	Status int
-	// Code is the service's word for it. It is empty if there was no answer, or
-	// if somebody else answered (a proxy, say).
+	// Code is the service's result code. It is empty without a response, or if the
+	// response is not the service's (but a proxy's, say).
 	Code Code
-	// Message is for people, and its wording may change.
+	// Message is human-readable; its wording may change.
 	Message string
-	// RequestID is what to quote when asking for help.
+	// RequestID identifies the request to support.
 	RequestID string
-	// RetryAfter is how long the service asks to be left alone, with status 429.
+	// RetryAfter is the wait that the service asks for, with status 429.
 	RetryAfter time.Duration
 	// Attempts is how often the request was sent.
 	Attempts int
-	// Undecided says that the operation may have been carried out, or may yet
-	// be, by an attempt of this call. Keep its key and ask again with the same
-	// one; another key would be another operation, and could be charged as well.
+	// Undecided means that an attempt of this call may have carried out the
+	// operation, or may still do so. Call again with the same key; another key would
+	// be another operation, and could be charged as well.
 	Undecided bool
 
-	// Fields says of each field that is wrong what is wrong with it
-	// (VALIDATION_ERROR).
+	// Fields has a message for each invalid field (VALIDATION_ERROR).
 	Fields map[string]string
-	// Shortfall says what is missing in the wallet (INSUFFICIENT_BALANCE).
+	// Shortfall is the amount missing in the wallet (INSUFFICIENT_BALANCE).
 	Shortfall *Shortfall
 	// PreviousTransactionID is the earlier operation (DUPLICATE_REQUEST).
 	PreviousTransactionID string
-	// OpenTransactionID is the customer's operation that is still under way or in
-	// review (OPERATION_IN_PROGRESS). It is another operation than the one asked for,
-	// and empty where it is not this operator's.
+	// OpenTransactionID is the customer's other operation that is in progress or in
+	// review (OPERATION_IN_PROGRESS). It is empty if that is another operator's.
 	OpenTransactionID string
 	// ServerTime is the service's clock (TIMESTAMP_EXPIRED).
 	ServerTime time.Time
 	// IP is the address that the service saw (IP_NOT_WHITELISTED).
 	IP string
-	// Operation is what the operation came to, if there is one.
+	// Operation is the operation's state, if the response has it.
 	Operation *Operation
-	// Data is the details as they came, where they are not an operation's.
+	// Data is the raw data of the response, unless it is an operation.
 	Data json.RawMessage
 
-	// Err is why there was no answer, if there was none.
+	// Err is why there was no valid response.
 	Err error
 }
 
-// Shortfall is what is missing in a wallet.
+// Shortfall is the amount missing in a wallet.
 type Shortfall struct {
 	WalletBalance  Amount `json:"wallet_balance"`
 	RequiredAmount Amount `json:"required_amount"`
@@ -67,7 +65,7 @@ type Shortfall struct {
 	Currency       string `json:"currency"`
 }
 
-// Error says what was asked, what came back, and whether the operation is open.
+// Error describes the call, the response, and whether the operation is undecided.
 func (e *Error) Error() string {
 	var text strings.Builder
 	text.WriteString(e.Call)
@@ -97,28 +95,29 @@ func (e *Error) Error() string {
 	return text.String()
 }
 
-// Is makes errors.Is ask for a code.
+// Is makes errors.Is compare the code.
 func (e *Error) Is(target error) bool {
 	code, ok := target.(Code)
 	return ok && code != "" && code == e.Code
 }
 
-// Unwrap is why there was no answer: a context that ended, or the network's error.
+// Unwrap returns why there was no valid response: the context's or the network's
+// error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Undecided reports whether an error leaves it open what has become or will
-// become of an operation: no answer came, or the service does not know yet. Then
-// the same call with the same key finds out; another key must not be used.
+// Undecided reports whether an operation's outcome is unknown after an error: there
+// was no response, or the service does not know the outcome yet. Repeat the same
+// call with the same key to find out; do not use another key.
 //
-// It speaks of one call. If an earlier call was undecided, a refusal of a later one
-// does not close it: a request that was held up on its way can be carried out for
-// five minutes yet. Stay with the key.
+// It is about one call. If an earlier call was undecided, a refusal of a later one
+// does not decide it: a delayed request can still be accepted for five minutes.
+// Continue with the same key.
 func Undecided(err error) bool {
 	var failure *Error
 	return errors.As(err, &failure) && failure.Undecided
 }
 
-// envelope is what every answer of the service's is.
+// envelope is the body of every response of the service.
 type envelope struct {
 	Success   bool            `json:"success"`
 	RequestID string          `json:"request_id"`
@@ -127,15 +126,14 @@ type envelope struct {
 	Data      json.RawMessage `json:"data"`
 }
 
-// readRefusal makes an error of an answer that is the service's and not a plain
-// success.
+// readRefusal returns the error of a response of the service that is not a success.
 func readRefusal(status int, header http.Header, from envelope) *Error {
 	failure := &Error{
 		Status: status, Code: from.Code, Message: from.Message, RequestID: from.RequestID, Data: from.Data,
 		RetryAfter: readRetryAfter(header),
 	}
-	// What a code brings with it. A later version may send other types under
-	// the same names; then the name stays empty here, and Data has it.
+	// The details of the codes. A later version may send other types under the same
+	// names; then the field stays empty, and Data has it.
 	read(from.Data, "fields", &failure.Fields)
 	read(from.Data, "previous_transaction_id", &failure.PreviousTransactionID)
 	read(from.Data, "ip", &failure.IP)
@@ -163,7 +161,7 @@ func readRefusal(status int, header http.Header, from envelope) *Error {
 	return failure
 }
 
-// read takes one field out of an object, if it is there and of that type.
+// read decodes one field of an object; false if it is missing or of another type.
 func read(object json.RawMessage, name string, into any) bool {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(object, &fields) != nil || fields[name] == nil {
@@ -174,8 +172,8 @@ func read(object json.RawMessage, name string, into any) bool {
 
 func replayed(header http.Header) bool { return header.Get("Idempotent-Replayed") == "true" }
 
-// readRetryAfter reads the seconds that the service sends. Proxies may send a
-// date instead, which counts as nothing said.
+// readRetryAfter reads the seconds that the service sends. A date, which proxies
+// may send, is ignored.
 func readRetryAfter(header http.Header) time.Duration {
 	seconds, err := strconv.ParseUint(header.Get("Retry-After"), 10, 31)
 	if err != nil {

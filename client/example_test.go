@@ -45,7 +45,7 @@ func Example() {
 	// replayed: true and the same: true
 }
 
-// How an order is carried out whatever happens: the same key until it is decided.
+// An order keeps the same key until it is decided.
 func ExampleClient_Renew() {
 	c, ctx := connect()
 	order := struct {
@@ -73,14 +73,14 @@ func ExampleClient_Renew() {
 	// renewed for 349.00
 }
 
-// A provider that carries an activation out and answers too late: nobody knows,
-// until the service has found out.
+// A provider carries out an activation and replies too late: the outcome is unknown
+// until the service has asked the provider.
 func ExampleClient_Await() {
 	c, ctx := connect()
 	op, err := c.Activate(ctx, "order-1003-activate", client.Activation{
 		FullName: "Ravi Nair", Mobile: "9000020001", PlanID: "BASIC-1", // the demo's number for it
-		// One that the service makes is in this answer only, and would have to be
-		// kept before awaiting the next.
+		// A generated password is in this response only, and would have to be stored
+		// before calling Await.
 		Password: "the customer's choice",
 	})
 	fmt.Println(errors.Is(err, client.PendingReview), op.Status, "held:", op.Wallet.Held)
@@ -92,7 +92,7 @@ func ExampleClient_Await() {
 	// <nil> success charged: 199.00
 }
 
-// What an error brings with it.
+// An error has the details of its code.
 func ExampleError() {
 	c, ctx := connect()
 	_, err := c.Activate(ctx, "order-1004-activate", client.Activation{FullName: "Meera", Mobile: "98765", PlanID: "BASIC-1"})
@@ -130,7 +130,7 @@ func ExampleClient_Plans() {
 	// FAMILY-3    999.00 standard
 }
 
-// connect is what Example shows at length.
+// connect makes a client as Example shows.
 func connect() (*client.Client, context.Context) {
 	c, err := client.New(client.Config{
 		BaseURL: os.Getenv("COAX_BASE_URL"), Key: os.Getenv("COAX_API_KEY"), Secret: client.Secret(os.Getenv("COAX_API_SECRET")),

@@ -1,45 +1,44 @@
 package client
 
-// IdempotencyKey names one business action of the caller's, for good: 8 to 100
-// characters from A-Z, a-z, 0-9, underscore, period, colon and hyphen. Make it
-// from what the action is about (an order's number), or at random, and store it
-// before the first call.
+// IdempotencyKey permanently names one business action of the caller: 8 to 100
+// characters from A-Z, a-z, 0-9, underscore, period, colon and hyphen. Derive it
+// from the action (an order's number), or generate it at random, and store it before
+// the first call.
 type IdempotencyKey string
 
-// Activation asks for a new subscriber with a plan. The first three fields are
-// required; a field that is left empty is not sent.
+// Activation is the request for a new subscriber with a plan. The first three
+// fields are required; empty fields are not sent.
 type Activation struct {
 	FullName string `json:"full_name"`
 	Mobile   string `json:"mobile"`
 	PlanID   string `json:"plan_id"`
 	Email    string `json:"email"`
-	// Password is the customer's for the app. Without one the service makes one
-	// and gives it in its first answer only: if that answer is lost, so is the
-	// password. Give one if it must survive that.
+	// Password is the customer's app password. If it is empty the service generates
+	// one and returns it in the first response only: if that is lost, so is the
+	// password. Set one if that must not happen.
 	Password       Secret `json:"password"`
 	ConnectionType string `json:"connection_type"`
 	Address        string `json:"address"`
-	// SubscriberID is a preferred id of six digits; the subscriber gets another
-	// if it is taken.
+	// SubscriberID is a preferred id of six digits; if it is in use the subscriber
+	// gets another.
 	SubscriberID string `json:"subscriber_id"`
 }
 
-// Renewal asks for a further term for a subscriber, who is named by id or, if
-// that is empty, by mobile number.
+// Renewal is the request for a further term of a subscriber, identified by id or,
+// if that is empty, by mobile number.
 type Renewal struct {
 	SubscriberID string `json:"subscriber_id"`
 	Mobile       string `json:"mobile"`
 	PlanID       string `json:"plan_id"`
 }
 
-// Subscriber says whom a look-up is about: by id or, if that is empty, by mobile
-// number.
+// Subscriber identifies a subscriber by id or, if that is empty, by mobile number.
 type Subscriber struct {
 	ID     string
 	Mobile string
 }
 
-// Status is what has become of an operation.
+// Status is the state of an operation.
 type Status string
 
 // Every operation is in one of these.
@@ -53,15 +52,15 @@ const (
 // Settled reports whether the status is final.
 func (s Status) Settled() bool { return s == Success || s == Failed }
 
-// Operation is an activation, a renewal or an advance renewal as it stands.
+// Operation is an activation, a renewal or an advance renewal.
 type Operation struct {
-	// TransactionID is the service's name for it; store it with the order.
+	// TransactionID is the service's id; store it with the order.
 	TransactionID  string         `json:"transaction_id"`
 	IdempotencyKey IdempotencyKey `json:"idempotency_key"`
 	// Operation is activate, renew or advance_renew.
 	Operation string `json:"operation"`
 	Status    Status `json:"status"`
-	// Channel is api, or web for what was done in the operator's panel.
+	// Channel is api, or web for operations in the operator's panel.
 	Channel  string   `json:"channel"`
 	Customer Customer `json:"customer"`
 	Provider string   `json:"provider"`
@@ -77,41 +76,40 @@ type Operation struct {
 	Warnings    []string `json:"warnings"`
 	CreatedAt   Moment   `json:"created_at"`
 	CompletedAt Moment   `json:"completed_at"`
-	// ProviderMessage and Reason say why it failed, if it did; the message is
-	// for showing to people.
+	// ProviderMessage and Reason say why the operation failed; the message is
+	// human-readable.
 	ProviderMessage string `json:"provider_message,omitempty"`
 	Reason          string `json:"reason,omitempty"`
-	// ResultCode and ResultMessage are what the operation would be answered
-	// with now. They come with look-ups.
+	// ResultCode and ResultMessage are the code and message that a repeated request
+	// would return now. They are set by look-ups.
 	ResultCode    Code   `json:"result_code,omitempty"`
 	ResultMessage string `json:"result_message,omitempty"`
-	// Replayed is true if this is what an earlier request with the same key had
-	// come to.
+	// Replayed is true if this is the result of an earlier request with the same key.
 	Replayed bool `json:"-"`
 }
 
-// ComboSecondaryFailed is the warning that a combo's main plan runs while its
-// add-on does not yet; the service sees to it.
+// ComboSecondaryFailed is the warning that a combo's main plan is active and its
+// add-on is not yet; the service retries the add-on.
 const ComboSecondaryFailed = "COMBO_SECONDARY_FAILED"
 
-// Customer is whom an operation was for.
+// Customer is the customer of an operation.
 type Customer struct {
 	SubscriberID string `json:"subscriber_id"`
 	Name         string `json:"name"`
 	Mobile       string `json:"mobile"`
-	// Password is there only if the service made it, and only in the first
-	// answer to an activation.
+	// Password is set only if the service generated it, and only in the first
+	// response to an activation.
 	Password Secret `json:"password,omitempty"`
 }
 
-// BoughtPlan is the plan an operation was about.
+// BoughtPlan is the plan of an operation.
 type BoughtPlan struct {
 	ID             string `json:"id"`
 	Name           string `json:"name"`
 	DurationMonths int    `json:"duration_months"`
 }
 
-// Expiry is what an operation does to a subscriber's expiry.
+// Expiry is the change of a subscriber's expiry by an operation.
 type Expiry struct {
 	Previous Moment `json:"previous"`
 	New      Moment `json:"new"`
@@ -120,7 +118,7 @@ type Expiry struct {
 	StartDate string `json:"start_date"`
 }
 
-// Wallet is what an operation does to the operator's wallet.
+// Wallet is the change of the operator's wallet by an operation.
 type Wallet struct {
 	Before   Amount `json:"before"`
 	After    Amount `json:"after"`
@@ -139,14 +137,14 @@ type Balance struct {
 	Note          string `json:"note"`
 }
 
-// Catalogue is what can be bought. It may be kept for about five minutes.
+// Catalogue lists the plans for sale. It may be cached for about five minutes.
 type Catalogue struct {
 	Provider string `json:"provider"`
 	Currency string `json:"currency"`
 	Plans    []Plan `json:"plans"`
 }
 
-// Plan is one thing that can be bought.
+// Plan is a plan in the catalogue.
 type Plan struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
@@ -158,7 +156,7 @@ type Plan struct {
 	Type string `json:"type"`
 }
 
-// Subscription is a subscriber as the service knows one.
+// Subscription is a subscriber with the current plan.
 type Subscription struct {
 	Customer struct {
 		SubscriberID   string `json:"subscriber_id"`
@@ -186,7 +184,7 @@ type NamedPlan struct {
 	Name string `json:"name"`
 }
 
-// PendingOperation is an operation of a subscriber's that is not settled yet.
+// PendingOperation is an unsettled operation of a subscriber.
 type PendingOperation struct {
 	TransactionID  string         `json:"transaction_id"`
 	IdempotencyKey IdempotencyKey `json:"idempotency_key"`

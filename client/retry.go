@@ -12,23 +12,24 @@ import (
 	"time"
 )
 
-// Retry is how patient a client is. Each zero stands for a good value.
+// Retry is the retry policy of a client. A zero field has a default.
 type Retry struct {
-	// Attempts is how often a call is sent at most, the first time included: 6
-	// if 0; 1 never retries.
+	// Attempts is the limit of attempts of a call, including the first: 6 if 0; 1
+	// never retries.
 	Attempts int
 	// Pause is the wait after the first attempt, and doubles with each further
-	// one: half a second if 0. A part of each pause is left to chance, so that
-	// many clients do not come back at once.
+	// one: half a second if 0. Each pause has random jitter, so that many clients
+	// do not retry at the same time.
 	Pause time.Duration
 	// MaxPause is the longest such wait: 30 seconds if 0.
 	MaxPause time.Duration
-	// MaxRetryAfter is the longest wait that the service may ask for; told to
-	// wait longer, the call ends instead: 2 minutes if 0.
+	// MaxRetryAfter is the longest Retry-After of the service that the client
+	// waits; with a longer one the call ends: 2 minutes if 0.
 	MaxRetryAfter time.Duration
 }
 
-// busyPause is the least wait while another operation of the same customer runs.
+// busyPause is the minimum wait while another operation of the same customer is in
+// progress.
 const busyPause = 2 * time.Second
 
 func (r Retry) withDefaults() (Retry, error) {
@@ -49,7 +50,7 @@ func (r Retry) withDefaults() (Retry, error) {
 	return r, nil
 }
 
-// pause is how long to wait after the n-th attempt.
+// pause returns the wait after the n-th attempt.
 func (r Retry) pause(n int) time.Duration {
 	longest := r.Pause
 	for ; n > 1 && longest < r.MaxPause; n-- {
@@ -59,19 +60,19 @@ func (r Retry) pause(n int) time.Duration {
 	return longest/2 + rand.N(longest/2+1)
 }
 
-// call is one thing to ask of the service, however often it takes.
+// call is one API call, which may take several attempts.
 type call struct {
 	method string
 	path   string
 	query  string
 	body   []byte
 	key    IdempotencyKey // of an operation; empty for look-ups
-	// read takes the data of a success; an answer that it cannot read counts
-	// as none.
+	// read decodes the data of a success; a response that it cannot read counts as
+	// no response.
 	read func(envelope, http.Header) error
 }
 
-// String leaves the query out, which may hold a customer's number.
+// String omits the query, which may contain a customer's number.
 func (c call) String() string { return c.method + " " + c.path }
 
 func (c call) target() string {
@@ -81,30 +82,30 @@ func (c call) target() string {
 	return c.path + "?" + c.query
 }
 
-// exchange sends a call until there is an answer to keep, or no sense in going
-// on. Each attempt is signed anew; what it asks for stays the same, byte for byte.
-func (c *Client) exchange(ctx context.Context, asked call) *Error {
+// exchange sends a call until it succeeds or cannot be retried. Each attempt has a
+// new signature and exactly the same body.
+func (c *Client) exchange(ctx context.Context, req call) *Error {
 	corrected, undecided := false, false
 	if err := ctx.Err(); err != nil {
-		return &Error{Call: asked.String(), Err: err} // nothing was sent
+		return &Error{Call: req.String(), Err: err} // nothing was sent
 	}
 	for attempt := 1; ; attempt++ {
-		failure := c.attempt(ctx, asked)
+		failure := c.attempt(ctx, req)
 		if failure == nil {
 			return nil
 		}
-		undecided = undecided || failure.leavesOpen(asked)
-		failure.Call, failure.Attempts = asked.String(), attempt
-		failure.Undecided = undecided && !failure.closes()
+		undecided = undecided || failure.leavesUndecided(req)
+		failure.Call, failure.Attempts = req.String(), attempt
+		failure.Undecided = undecided && !failure.isFinal()
 
 		var pause time.Duration
 		switch {
 		case failure.Code == TimestampExpired && !corrected && !failure.ServerTime.IsZero():
-			// The service counts a wrong clock as a failed attempt to get in, so
-			// this is done once.
+			// The service counts a wrong clock as a failed authentication, so the
+			// clock is corrected only once.
 			c.correctClock(failure.ServerTime)
 			corrected = true
-		case !failure.worthRepeating() || failure.RetryAfter > c.retry.MaxRetryAfter:
+		case !failure.retryable() || failure.RetryAfter > c.retry.MaxRetryAfter:
 			return failure
 		default:
 			pause = c.pauseAfter(failure, attempt)
@@ -115,13 +116,13 @@ func (c *Client) exchange(ctx context.Context, asked call) *Error {
 	}
 }
 
-// attempt signs, sends and reads once. Nil is a success that was read.
-func (c *Client) attempt(ctx context.Context, asked call) *Error {
+// attempt signs and sends a call once. It returns nil for a success that was read.
+func (c *Client) attempt(ctx context.Context, req call) *Error {
 	header := http.Header{}
-	if asked.key != "" {
-		header.Set("Idempotency-Key", string(asked.key))
+	if req.key != "" {
+		header.Set("Idempotency-Key", string(req.key))
 	}
-	response, err := c.send(ctx, asked.method, asked.target(), asked.body, header)
+	response, err := c.send(ctx, req.method, req.target(), req.body, header)
 	if err != nil {
 		return &Error{Err: err}
 	}
@@ -131,25 +132,25 @@ func (c *Client) attempt(ctx context.Context, asked call) *Error {
 	}
 	if response.Status != http.StatusOK || !answer.Success {
 		failure := readRefusal(response.Status, response.Header, answer)
-		if failure.Operation != nil && !failure.Operation.is(asked.key) {
+		if failure.Operation != nil && !failure.Operation.is(req.key) {
 			return &Error{Status: response.Status, Err: errOtherOperation}
 		}
-		failure.completeOperation(asked.key)
+		failure.completeOperation(req.key)
 		return failure
 	}
-	if err := asked.read(answer, response.Header); err != nil {
+	if err := req.read(answer, response.Header); err != nil {
 		return &Error{Status: response.Status, Err: err}
 	}
 	return nil
 }
 
 var (
-	errOtherOperation = errors.New("it is about another operation")
-	errNoOperation    = errors.New("it is no operation")
+	errOtherOperation = errors.New("the response is about another operation")
+	errNoOperation    = errors.New("the response has no operation")
 )
 
-// completeOperation sees to it that the codes that say what has become of an
-// operation come with one, as callers were promised, if only with what is sure.
+// completeOperation ensures that PendingReview and ProviderError come with an
+// operation, as documented, if only with its key and status.
 func (e *Error) completeOperation(key IdempotencyKey) {
 	status, says := map[Code]Status{PendingReview: NeedsReview, ProviderError: Failed}[e.Code]
 	if says && key != "" && e.Operation == nil {
@@ -157,23 +158,22 @@ func (e *Error) completeOperation(key IdempotencyKey) {
 	}
 }
 
-// is reports whether an operation is the one that has this key; a look-up may be
-// about any.
+// is reports whether an operation has this key; an empty key matches any.
 func (o *Operation) is(key IdempotencyKey) bool {
 	return key == "" || o.IdempotencyKey == "" || o.IdempotencyKey == key
 }
 
-// worthRepeating is the contract's advice on retrying, with the same key.
-func (e *Error) worthRepeating() bool {
+// retryable reports whether the contract allows a retry with the same key.
+func (e *Error) retryable() bool {
 	switch {
 	case e.Status == 0:
-		return !untrusted(e.Err) // who is not to be trusted now will not be in a second
+		return !untrusted(e.Err) // an invalid certificate stays invalid
 	case e.Code == "":
-		// Somebody in between answered: what the service did is not known.
+		// A proxy answered: it is unknown what the service did.
 		return e.Status == http.StatusTooManyRequests || e.Status >= 500 || e.Status < 300
 	case e.Code == ReplayDetected:
-		// The nonce is new each time, so the network delivered a request twice,
-		// and this is the answer to the copy.
+		// Each attempt has a new nonce, so the network delivered a request twice,
+		// and this is the response to the copy.
 		return true
 	case e.Code == OperationInProgress:
 		return true
@@ -182,9 +182,9 @@ func (e *Error) worthRepeating() bool {
 		e.Status == http.StatusServiceUnavailable
 }
 
-// neverLeft reports whether a request provably reached nobody: there was no
-// connection, or none to be trusted with it.
-func neverLeft(err error) bool {
+// notSent reports whether a request was certainly not sent: the connection failed,
+// or its certificate was invalid.
+func notSent(err error) bool {
 	var failed *net.OpError
 	return untrusted(err) || errors.As(err, &failed) && failed.Op == "dial"
 }
@@ -194,14 +194,14 @@ func untrusted(err error) bool {
 	return errors.As(err, &refused)
 }
 
-// leavesOpen reports whether this attempt may have started the operation, or may
-// yet, without our knowing what it came to.
-func (e *Error) leavesOpen(asked call) bool {
+// leavesUndecided reports whether this attempt may have started the operation, or
+// may still start it, with an unknown result.
+func (e *Error) leavesUndecided(req call) bool {
 	switch {
-	case asked.key == "":
+	case req.key == "":
 		return false
 	case e.Status == 0:
-		return !neverLeft(e.Err)
+		return !notSent(e.Err)
 	case e.Code == "":
 		return true
 	case e.Code == PendingReview || e.Code == RequestInProgress || e.Code == ReplayDetected:
@@ -212,11 +212,11 @@ func (e *Error) leavesOpen(asked call) bool {
 	return e.Status >= 500 || e.Status < 300
 }
 
-// closes reports whether an answer is the last word on its key, whatever earlier
-// attempts left open.
-func (e *Error) closes() bool { return e.Code == ProviderError || e.Code == IdempotencyKeyReused }
+// isFinal reports whether the response decides the key, even if earlier attempts
+// were undecided.
+func (e *Error) isFinal() bool { return e.Code == ProviderError || e.Code == IdempotencyKeyReused }
 
-// pauseAfter is how long to wait before the next attempt.
+// pauseAfter returns the wait before the next attempt.
 func (c *Client) pauseAfter(failure *Error, attempt int) time.Duration {
 	pause := c.retry.pause(attempt)
 	switch {
@@ -228,8 +228,8 @@ func (c *Client) pauseAfter(failure *Error, attempt int) time.Duration {
 	return pause
 }
 
-// wait waits, unless the caller's patience would end before; then there is no
-// point in beginning to.
+// wait waits for a pause. It returns false if the context ends, and at once if its
+// deadline is before the end of the pause.
 func wait(ctx context.Context, pause time.Duration) bool {
 	deadline, limited := ctx.Deadline()
 	if ctx.Err() != nil || limited && time.Until(deadline) <= pause {

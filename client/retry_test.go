@@ -19,8 +19,8 @@ import (
 	"github.com/coaxhq/coax/signing"
 )
 
-// script answers requests one after the other, the last one for ever. It is the
-// wire, not the service: the service itself is met in cmd/coax's stories.
+// script is a transport that returns its responses in order, and then repeats the
+// last one. The client is tested with the real service in the examples.
 type script struct {
 	t       *testing.T
 	answers []reply
@@ -34,7 +34,7 @@ type reply struct {
 	err    error
 }
 
-// sent is a request as it went out, and when.
+// sent is a request as it was sent, and when.
 type sent struct {
 	at                          time.Time
 	method, target, body, key   string
@@ -47,7 +47,7 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 		s.t.Error(err)
 	}
 	if len(s.got) == 1000 {
-		s.t.Fatal("this goes on for ever")
+		s.t.Fatal("the client does not stop")
 	}
 	request := sent{
 		at: time.Now(), method: r.Method, target: r.URL.RequestURI(), body: string(body), key: r.Header.Get("Idempotency-Key"),
@@ -102,7 +102,7 @@ var (
 	renewal = client.Renewal{SubscriberID: "100001", PlanID: "BASIC-1"}
 )
 
-// renewThrough runs a renewal against a script, in time that costs nothing.
+// renewThrough runs a renewal against a script, in simulated time.
 func renewThrough(t *testing.T, retry client.Retry, answers ...reply) (wire *script, op *client.Operation, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,9 +112,9 @@ func renewThrough(t *testing.T, retry client.Retry, answers ...reply) (wire *scr
 	return wire, op, err
 }
 
-// The contract's table: which answers are worth another attempt, and which are
-// not, for every code there is and for codes there are not yet.
-func TestOnlyWhatTheContractAllowsIsSentAgain(t *testing.T) {
+// The contract's table: which responses are retried, for every code and for unknown
+// codes.
+func TestRetry_FollowsContract(t *testing.T) {
 	statuses := map[client.Code]int{
 		client.OK: 200, client.PendingReview: 202, client.ProviderError: 502,
 		client.HTTPSRequired: 403, client.NotFound: 404, client.MethodNotAllowed: 405, client.MissingAuthHeaders: 401,
@@ -133,14 +133,14 @@ func TestOnlyWhatTheContractAllowsIsSentAgain(t *testing.T) {
 		client.ReplayDetected: true, client.TooManyFailedAttempts: true, client.RateLimited: true, client.InternalError: true,
 		client.ServiceUnavailable: true, client.PlansUnavailable: true, client.OperationInProgress: true,
 	}
-	// What an operation with such an answer may still come to.
+	// Codes that leave the operation undecided.
 	open := map[client.Code]bool{
 		client.PendingReview: true, client.RequestInProgress: true, client.ReplayDetected: true,
 		client.InternalError: true, client.ServiceUnavailable: true,
 	}
 	for _, code := range client.Codes() {
 		if code == client.OK || code == client.RequestInProgress {
-			continue // a success, and what is followed: both have tests of their own
+			continue // a success, and an operation to poll: tested separately
 		}
 		t.Run(string(code), func(t *testing.T) {
 			status, known := statuses[code]
@@ -168,19 +168,19 @@ func TestOnlyWhatTheContractAllowsIsSentAgain(t *testing.T) {
 		202: false, 400: false, 401: false, 402: false, 403: false, 404: false, 405: false, 409: false, 413: false,
 		415: false, 422: false, 429: true, 500: true, 501: false, 502: false, 503: true, 504: false,
 	} {
-		t.Run(fmt.Sprintf("a code of tomorrow with status %d", status), func(t *testing.T) {
-			wire, _, err := renewThrough(t, client.Retry{Attempts: 3}, answer(status, "TOMORROW", `{}`))
+		t.Run(fmt.Sprintf("an unknown code with status %d", status), func(t *testing.T) {
+			wire, _, err := renewThrough(t, client.Retry{Attempts: 3}, answer(status, "NEW_CODE", `{}`))
 			if sent := len(wire.got); (sent == 3) != again || sent != 1 && sent != 3 {
 				t.Errorf("sent %d times; again: %v", sent, again)
 			}
-			if !errors.Is(err, client.Code("TOMORROW")) || errors.Is(err, client.OK) {
+			if !errors.Is(err, client.Code("NEW_CODE")) || errors.Is(err, client.OK) {
 				t.Errorf("came back as %v; want the code as it is", err)
 			}
 		})
 	}
 }
 
-func TestEachAttemptIsSignedAnewAndAsksForTheSame(t *testing.T) {
+func TestRetry_SignsEachAttempt(t *testing.T) {
 	lost := reply{err: io.ErrUnexpectedEOF}
 	wire, op, err := renewThrough(t, client.Retry{Pause: 4 * time.Second},
 		lost, answer(503, client.ServiceUnavailable, `{}`), lost, answer(500, client.InternalError, `{}`), done)
@@ -200,7 +200,7 @@ func TestEachAttemptIsSignedAnewAndAsksForTheSame(t *testing.T) {
 	}
 }
 
-func TestPausesGrowAndAreLeftToChance(t *testing.T) {
+func TestRetry_BackoffHasJitter(t *testing.T) {
 	wire, _, err := renewThrough(t, client.Retry{Attempts: 9, Pause: time.Second, MaxPause: 20 * time.Second},
 		answer(503, client.ServiceUnavailable, `{}`))
 	if !errors.Is(err, client.ServiceUnavailable) {
@@ -220,7 +220,7 @@ func TestPausesGrowAndAreLeftToChance(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsObeyed(t *testing.T) {
+func TestRetry_ObeysRetryAfter(t *testing.T) {
 	limited := answer(429, client.RateLimited, `{}`)
 	limited.header = http.Header{"Retry-After": {"37"}}
 	wire, _, err := renewThrough(t, client.Retry{}, limited, done)
@@ -235,18 +235,18 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 		t.Errorf("told to wait an hour: %d attempts, %v; want the error at once", len(wire.got), err)
 	}
 	if client.Undecided(err) {
-		t.Error("what was refused by the rate limit is called undecided")
+		t.Error("a request refused by the rate limit is undecided")
 	}
 }
 
-func TestABusyCustomerIsTriedAgainAfterAFewSeconds(t *testing.T) {
+func TestRetry_OperationInProgress(t *testing.T) {
 	wire, _, err := renewThrough(t, client.Retry{}, answer(409, client.OperationInProgress, `{}`), done)
 	if err != nil || len(wire.got) != 2 || wire.got[1].at.Sub(wire.got[0].at) < 2*time.Second {
 		t.Errorf("%v after %v", err, wire.got)
 	}
 }
 
-func TestTheClockIsCorrectedOnceFromTheServersTime(t *testing.T) {
+func TestRetry_CorrectsClockOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		serverTime := time.Now().Add(40 * time.Minute).Unix()
 		late := answer(401, client.TimestampExpired, fmt.Sprintf(`{"server_time":%d}`, serverTime))
@@ -267,34 +267,34 @@ func TestTheClockIsCorrectedOnceFromTheServersTime(t *testing.T) {
 
 		wire.answers, wire.got = []reply{late}, nil
 		if _, err := c.Renew(t.Context(), "order-4711", renewal); !errors.Is(err, client.TimestampExpired) || len(wire.got) != 2 {
-			t.Errorf("a clock that cannot be right: %d attempts, %v; want one correction and the error", len(wire.got), err)
+			t.Errorf("a clock that stays wrong: %d attempts, %v; want one correction and the error", len(wire.got), err)
 		}
 	})
 }
 
-func TestWhatNobodyAnsweredIsUndecided(t *testing.T) {
+func TestRetry_Undecided(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	for name, row := range map[string]struct {
 		answers   []reply
 		sent      int
 		undecided bool
 	}{
-		"lost":                                {[]reply{{err: io.EOF}}, 3, true},
-		"a proxy's own answer":                {[]reply{{status: 502, body: "<html>"}}, 3, true},
-		"a proxy's own refusal":               {[]reply{{status: 403, body: "<html>"}}, 1, true},
-		"a page in place of an answer":        {[]reply{{status: 200, body: "<html>"}}, 3, true},
-		"JSON of somebody else's":             {[]reply{{status: 200, body: `{"ok":true}`}}, 3, true},
-		"an answer about another operation":   {[]reply{answer(200, client.OK, strings.Replace(operation(client.Success), "order-4711", "order-4712", 1))}, 3, true},
-		"a refusal about another operation":   {[]reply{answer(502, client.ProviderError, strings.Replace(operation(client.Failed), "order-4711", "order-4712", 1))}, 3, true},
-		"a success without an operation":      {[]reply{answer(200, client.OK, `{}`)}, 3, true},
-		"an amount that is none":              {[]reply{answer(200, client.OK, strings.Replace(operation(client.Success), "199.00", "1e99", 1))}, 3, true},
-		"never left":                          {[]reply{{err: refused}}, 3, false},
-		"not to be trusted":                   {[]reply{{err: &tls.CertificateVerificationError{Err: errors.New("expired")}}}, 1, false},
-		"lost, then refused by the rate":      {[]reply{{err: io.EOF}, answer(429, client.RateLimited, `{}`)}, 3, true},
-		"lost, then too poor":                 {[]reply{{err: io.EOF}, answer(402, client.InsufficientBalance, `{}`)}, 2, true},
-		"lost, then failed at the provider":   {[]reply{{err: io.EOF}, answer(502, client.ProviderError, operation(client.Failed))}, 2, false},
-		"lost, then the key is another's":     {[]reply{{err: io.EOF}, answer(422, client.IdempotencyKeyReused, `{}`)}, 2, false},
-		"sold to nobody while prices are off": {[]reply{answer(503, client.PlansUnavailable, `{}`)}, 3, false},
+		"lost":                              {[]reply{{err: io.EOF}}, 3, true},
+		"a proxy's own answer":              {[]reply{{status: 502, body: "<html>"}}, 3, true},
+		"a proxy's own refusal":             {[]reply{{status: 403, body: "<html>"}}, 1, true},
+		"a page in place of an answer":      {[]reply{{status: 200, body: "<html>"}}, 3, true},
+		"JSON of another service":           {[]reply{{status: 200, body: `{"ok":true}`}}, 3, true},
+		"an answer about another operation": {[]reply{answer(200, client.OK, strings.Replace(operation(client.Success), "order-4711", "order-4712", 1))}, 3, true},
+		"a refusal about another operation": {[]reply{answer(502, client.ProviderError, strings.Replace(operation(client.Failed), "order-4711", "order-4712", 1))}, 3, true},
+		"a success without an operation":    {[]reply{answer(200, client.OK, `{}`)}, 3, true},
+		"an invalid amount":                 {[]reply{answer(200, client.OK, strings.Replace(operation(client.Success), "199.00", "1e99", 1))}, 3, true},
+		"not sent":                          {[]reply{{err: refused}}, 3, false},
+		"untrusted":                         {[]reply{{err: &tls.CertificateVerificationError{Err: errors.New("expired")}}}, 1, false},
+		"lost, then refused by the rate":    {[]reply{{err: io.EOF}, answer(429, client.RateLimited, `{}`)}, 3, true},
+		"lost, then no balance":             {[]reply{{err: io.EOF}, answer(402, client.InsufficientBalance, `{}`)}, 2, true},
+		"lost, then failed at the provider": {[]reply{{err: io.EOF}, answer(502, client.ProviderError, operation(client.Failed))}, 2, false},
+		"lost, then the key is reused":      {[]reply{{err: io.EOF}, answer(422, client.IdempotencyKeyReused, `{}`)}, 2, false},
+		"prices unavailable":                {[]reply{answer(503, client.PlansUnavailable, `{}`)}, 3, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wire, _, err := renewThrough(t, client.Retry{Attempts: 3}, row.answers...)
@@ -308,7 +308,7 @@ func TestWhatNobodyAnsweredIsUndecided(t *testing.T) {
 	}
 }
 
-func TestALostLookUpLeavesNothingUndecided(t *testing.T) {
+func TestRetry_LookupIsNeverUndecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := &script{t: t, answers: []reply{{err: io.EOF}}}
 		_, err := wire.client(client.Retry{}).Balance(t.Context())
@@ -318,7 +318,7 @@ func TestALostLookUpLeavesNothingUndecided(t *testing.T) {
 	})
 }
 
-func TestACallEndsWithItsContext(t *testing.T) {
+func TestRetry_EndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := &script{t: t, answers: []reply{answer(503, client.ServiceUnavailable, `{}`)}}
 		c := wire.client(client.Retry{Attempts: 100, Pause: 10 * time.Second})
@@ -327,10 +327,10 @@ func TestACallEndsWithItsContext(t *testing.T) {
 		began := time.Now()
 		_, err := c.Renew(ctx, "order-4711", renewal)
 		if !errors.Is(err, client.ServiceUnavailable) || len(wire.got) != 2 {
-			t.Errorf("%d attempts: %v; want what the service said last", len(wire.got), err)
+			t.Errorf("%d attempts: %v; want the service's last response", len(wire.got), err)
 		}
 		if time.Since(began) > 10*time.Second {
-			t.Errorf("ended after %v: it waited for an attempt that could not come", time.Since(began))
+			t.Errorf("ended after %v: it waited although the deadline was before the next attempt", time.Since(began))
 		}
 
 		ctx, cancel = context.WithCancel(t.Context())
@@ -341,7 +341,7 @@ func TestACallEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestAnOperationUnderWayIsFollowed(t *testing.T) {
+func TestRenew_FollowsRequestInProgress(t *testing.T) {
 	underWay := answer(409, client.RequestInProgress, `{}`)
 	as := func(status client.Status, code client.Code) reply {
 		found := strings.TrimSuffix(operation(status), "}") + fmt.Sprintf(`,"result_code":%q,"result_message":"So it went."}`, code)
@@ -359,7 +359,7 @@ func TestAnOperationUnderWayIsFollowed(t *testing.T) {
 		"to its failure":         {[]reply{underWay, running, as(client.Failed, client.ProviderError)}, 3, client.ProviderError, client.Failed, false},
 		"into review":            {[]reply{underWay, as(client.NeedsReview, client.PendingReview)}, 2, client.PendingReview, client.NeedsReview, true},
 		"no longer than minutes": {[]reply{underWay, running}, 16, client.RequestInProgress, client.Processing, true},
-		"to a state of tomorrow": {[]reply{underWay, as("tomorrow", "TOMORROW")}, 2, "TOMORROW", "tomorrow", true},
+		"to an unknown status":   {[]reply{underWay, as("new_status", "NEW_CODE")}, 2, "NEW_CODE", "new_status", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wire, op, err := renewThrough(t, client.Retry{}, row.answers...)
@@ -378,7 +378,7 @@ func TestAnOperationUnderWayIsFollowed(t *testing.T) {
 	}
 }
 
-func TestAwaitAsksUntilItIsSettled(t *testing.T) {
+func TestAwait_PollsUntilSettled(t *testing.T) {
 	review := answer(200, client.OK, operation(client.NeedsReview))
 	synctest.Test(t, func(t *testing.T) {
 		wire := &script{t: t}
@@ -392,7 +392,7 @@ func TestAwaitAsksUntilItIsSettled(t *testing.T) {
 		wire.answers = append(wire.answers, answer(200, client.OK, another), answer(200, client.OK, `{}`), answer(200, client.OK, operation(client.Success)))
 		op, err := wire.client(client.Retry{}).Await(t.Context(), "order-4711")
 		if err != nil || op.Status != client.Success || op.IdempotencyKey != "order-4711" || len(wire.got) != 63 {
-			t.Errorf("%d questions: %+v, %v", len(wire.got), op, err)
+			t.Errorf("%d polls: %+v, %v", len(wire.got), op, err)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -401,20 +401,20 @@ func TestAwaitAsksUntilItIsSettled(t *testing.T) {
 		defer cancel()
 		op, err := wire.client(client.Retry{}).Await(ctx, "order-4711")
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, client.PendingReview) || !client.Undecided(err) || op == nil || op.Status != client.NeedsReview {
-			t.Errorf("%+v, %v; want the operation as it stands and that it is open", op, err)
+			t.Errorf("%+v, %v; want the operation's state and an undecided error", op, err)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		wire := &script{t: t, answers: []reply{answer(404, client.TransactionNotFound, `{}`)}}
 		op, err := wire.client(client.Retry{}).Await(t.Context(), "order-4711")
-		// It may yet arrive.
+		// The request may still arrive.
 		if !errors.Is(err, client.TransactionNotFound) || !client.Undecided(err) || op != nil || len(wire.got) != 1 {
-			t.Errorf("%+v, %v; want that there is none so far", op, err)
+			t.Errorf("%+v, %v; want not found, and undecided", op, err)
 		}
 	})
 }
 
-func TestNothingIsSentThatCannotBeMeant(t *testing.T) {
+func TestCalls_InvalidInputIsNotSent(t *testing.T) {
 	wire := &script{t: t, answers: []reply{done}}
 	c := wire.client(client.Retry{})
 	for name, row := range map[string]struct {
@@ -433,20 +433,20 @@ func TestNothingIsSentThatCannotBeMeant(t *testing.T) {
 		}
 	}
 	if op, err := c.Await(t.Context(), ""); !errors.Is(err, client.MissingIdempotencyKey) || op != nil {
-		t.Errorf("awaiting nothing: %v", err)
+		t.Errorf("Await without a key: %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := c.Renew(ended, "order-4711", renewal); !errors.Is(err, context.Canceled) || client.Undecided(err) {
-		t.Errorf("a call that had ended before it began: %v, undecided %v", err, client.Undecided(err))
+		t.Errorf("a call with a canceled context: %v, undecided %v", err, client.Undecided(err))
 	}
 	if len(wire.got) > 0 {
 		t.Errorf("sent %+v", wire.got)
 	}
 }
 
-// Whatever else an answer lacks, there is an operation to look at.
-func TestWhatBecameOfAnOperationComesWithOne(t *testing.T) {
+// PendingReview and ProviderError always come with an operation.
+func TestError_HasOperation(t *testing.T) {
 	for code, status := range map[client.Code]int{client.PendingReview: 202, client.ProviderError: 502} {
 		if _, op, err := renewThrough(t, client.Retry{}, answer(status, code, `{}`)); !errors.Is(err, code) || op == nil || op.IdempotencyKey != "order-4711" {
 			t.Errorf("%s: %+v, %v", code, op, err)
@@ -454,22 +454,22 @@ func TestWhatBecameOfAnOperationComesWithOne(t *testing.T) {
 	}
 }
 
-// Without the permission to look, what is under way stays what it is.
-func TestAnOperationThatCannotBeFollowedIsStillUnderWay(t *testing.T) {
+// Without the permission for look-ups, the operation stays in progress.
+func TestRenew_FollowWithoutPermission(t *testing.T) {
 	_, op, err := renewThrough(t, client.Retry{}, answer(409, client.RequestInProgress, `{}`), answer(403, client.PermissionDenied, `{}`))
 	if !errors.Is(err, client.RequestInProgress) || !errors.Is(err, client.PermissionDenied) || !client.Undecided(err) || op != nil {
 		t.Errorf("%+v, %v", op, err)
 	}
 }
 
-func TestErrorsShowNoCustomer(t *testing.T) {
+func TestError_OmitsCustomer(t *testing.T) {
 	wire := &script{t: t, answers: []reply{answer(404, client.SubscriberNotFound, `{}`)}}
 	if _, err := wire.client(client.Retry{}).Subscription(t.Context(), client.Subscriber{Mobile: "9812345678"}); err == nil || strings.Contains(err.Error(), "9812345678") {
 		t.Errorf("it says %v", err)
 	}
 }
 
-func TestALookUpHasToBeWhatWasAskedFor(t *testing.T) {
+func TestLookups_CheckTheResult(t *testing.T) {
 	for name, ask := range map[string]func(*client.Client) error{
 		"balance": func(c *client.Client) error { _, err := c.Balance(t.Context()); return err },
 		"plans":   func(c *client.Client) error { _, err := c.Plans(t.Context()); return err },
@@ -481,12 +481,12 @@ func TestALookUpHasToBeWhatWasAskedFor(t *testing.T) {
 	} {
 		wire := &script{t: t, answers: []reply{answer(200, client.OK, `{"transaction_id":"CX1","status":"success"}`)}}
 		if err := ask(wire.client(client.Retry{Attempts: 1})); err == nil {
-			t.Errorf("%s took something else for it", name)
+			t.Errorf("%s accepted another resource", name)
 		}
 	}
 }
 
-func TestAnErrorCarriesWhatItsCodeBrings(t *testing.T) {
+func TestError_HasDetailsOfCode(t *testing.T) {
 	ask := func(status int, code client.Code, data string) *client.Error {
 		t.Helper()
 		_, _, err := renewThrough(t, client.Retry{Attempts: 1}, answer(status, code, data))
@@ -510,9 +510,9 @@ func TestAnErrorCarriesWhatItsCodeBrings(t *testing.T) {
 	if got := ask(409, client.DuplicateRequest, `{"previous_transaction_id":"CX0"}`); got.PreviousTransactionID != "CX0" {
 		t.Errorf("the earlier operation is %q", got.PreviousTransactionID)
 	}
-	// The operation in the way is not the one that was asked for.
+	// The customer's open operation is not the requested one.
 	if got := ask(409, client.OperationInProgress, `{"transaction_id":"CX0"}`); got.OpenTransactionID != "CX0" || got.Operation != nil || got.Undecided {
-		t.Errorf("the operation in the way is %q, and that of the call %+v, undecided %v", got.OpenTransactionID, got.Operation, got.Undecided)
+		t.Errorf("the open operation is %q, and that of the call %+v, undecided %v", got.OpenTransactionID, got.Operation, got.Undecided)
 	}
 	if got := ask(403, client.IPNotWhitelisted, `{"ip":"192.0.2.7"}`); got.IP != "192.0.2.7" {
 		t.Errorf("the address is %q", got.IP)

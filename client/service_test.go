@@ -14,9 +14,9 @@ import (
 	"github.com/coaxhq/coax/internal/e2e/program"
 )
 
-// The examples call a real service: a demo of this very source, in a process of
-// its own. What it prints goes into the environment, which is where a program
-// that calls a service would have it from.
+// The examples call a real service: a demo built from this source, in its own
+// process. Its credentials are put into the environment, from which the examples
+// read them.
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
 		stop, err := startService()

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// A cron job's burst must find its connections again, and what has to be dialled
-// anew must not pay for a whole handshake.
-func TestABurstKeepsItsConnectionsAndResumesItsSessions(t *testing.T) {
+// A burst of calls reuses the connections of the last one, and new connections
+// resume TLS sessions.
+func TestTransport_BurstReusesConnections(t *testing.T) {
 	const atOnce = 20
 	var opened, resumed atomic.Int64
 	together := make(chan struct{}, atOnce)
@@ -33,7 +33,7 @@ func TestABurstKeepsItsConnectionsAndResumesItsSessions(t *testing.T) {
 	service.StartTLS()
 	defer service.Close()
 
-	transport := plainTransport().(*http.Transport).Clone()
+	transport := defaultTransport().(*http.Transport).Clone()
 	transport.TLSClientConfig.RootCAs = service.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	c, err := New(Config{BaseURL: service.URL + "/api/v1", Key: "cxk_1", Secret: "cxs_1", HTTP: &http.Client{Transport: transport}})
 	if err != nil {
@@ -68,7 +68,7 @@ func TestABurstKeepsItsConnectionsAndResumesItsSessions(t *testing.T) {
 	}
 }
 
-func TestAClientGivenNoSenderHasOneThatKeepsSessions(t *testing.T) {
+func TestTransport_DefaultKeepsSessions(t *testing.T) {
 	c, err := New(Config{BaseURL: "https://coax.example/api/v1", Key: "cxk_1", Secret: "cxs_1"})
 	if err != nil {
 		t.Fatal(err)

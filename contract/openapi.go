@@ -2,8 +2,8 @@ package contract
 
 import _ "embed"
 
-// OpenAPI is openapi.yaml: every endpoint, every answer, every code. Package
-// contracttest holds recorded responses against it.
+// OpenAPI is openapi.yaml: every endpoint, response and code. Package contracttest
+// checks responses against it.
 //
 //go:embed openapi.yaml
 var OpenAPI []byte

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestAKeySignsForManyAtOnce(t *testing.T) {
+func TestKey_IsSafeForConcurrentUse(t *testing.T) {
 	key := NewKey("cxs_secret")
 	var signing sync.WaitGroup
 	for worker := range 8 {
@@ -34,7 +34,7 @@ func TestAKeySignsForManyAtOnce(t *testing.T) {
 	signing.Wait()
 }
 
-func TestAKeyDoesNotShowItsSecret(t *testing.T) {
+func TestKey_IsRedacted(t *testing.T) {
 	key := NewKey("hunter2")
 	key.Sign(Request{Method: "GET"})
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x"} {
@@ -46,7 +46,7 @@ func TestAKeyDoesNotShowItsSecret(t *testing.T) {
 	}
 }
 
-func TestAnEmptySecretVerifiesNothing(t *testing.T) {
+func TestKey_EmptySecret(t *testing.T) {
 	request := Request{Method: "GET", Path: "/api/v1/balance"}
 	key := NewKey("")
 	if key.Verify(request, key.Sign(request)) {
@@ -58,7 +58,7 @@ func BenchmarkKey(b *testing.B) {
 	request := Request{Method: "GET", Path: "/api/v1/balance", Timestamp: "1800000000", Nonce: "0123456789abcdef0123456789abcdef"}
 	secret := "cxs_00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 	signature := request.Sign(secret)
-	b.Run("with a key made ready", func(b *testing.B) {
+	b.Run("with a Key", func(b *testing.B) {
 		key := NewKey(secret)
 		b.ReportAllocs()
 		for b.Loop() {

@@ -8,7 +8,7 @@ import (
 
 // The cases of RFC 4231, section 4. Their messages are no requests, so they go to
 // the one unexported method below Sign and Verify.
-func TestMACFollowsRFC4231(t *testing.T) {
+func TestMAC_RFC4231(t *testing.T) {
 	tests := []struct{ name, key, data, want string }{
 		{
 			"1: a short key",
@@ -51,16 +51,16 @@ func TestMACFollowsRFC4231(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tool := NewKey(tt.key).tools.Get().(*tool)
+			state := NewKey(tt.key).states.Get().(*macState)
 			for _, use := range []string{"first", "second", "third"} {
-				sum := tool.macOf([]byte(tt.data))
+				sum := state.macOf([]byte(tt.data))
 				if got := string(sum[:len(tt.want)]); got != tt.want {
 					t.Errorf("%s use: mac = %s; want %s", use, got, tt.want)
 				}
 				if _, err := hex.DecodeString(string(sum)); err != nil || len(sum) != 64 {
 					t.Errorf("%s use: mac = %q; want 64 hex characters", use, sum)
 				}
-				tool.macOf([]byte("what another request leaves behind"))
+				state.macOf([]byte("another request"))
 			}
 		})
 	}

@@ -13,15 +13,15 @@ import (
 	"github.com/coaxhq/coax/signing"
 )
 
-// checkPy runs contract/vectors/check.py, the second reading of the rules, and
-// returns what it prints. Without Python the test is skipped on a service and fails
-// in CI, where a skipped comparison would look like agreement.
+// checkPy runs contract/vectors/check.py, the second implementation of the rules,
+// and returns its output. Without Python the test is skipped, except in CI, where it
+// fails.
 func checkPy(t *testing.T, stdin []byte, args ...string) string {
 	t.Helper()
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		if os.Getenv("CI") == "true" {
-			t.Fatalf("CI needs python3 to hold the Go code against contract/vectors/check.py: %v", err)
+			t.Fatalf("CI needs python3 to compare the Go code with contract/vectors/check.py: %v", err)
 		}
 		t.Skipf("python3 is not installed, so contract/vectors/check.py cannot be run: %v", err)
 	}
@@ -37,16 +37,16 @@ func checkPy(t *testing.T, stdin []byte, args ...string) string {
 	return string(out)
 }
 
-func TestPythonAgreesWithEveryVector(t *testing.T) {
+func TestPython_MatchesVectors(t *testing.T) {
 	out := checkPy(t, nil)
 	if !strings.HasSuffix(out, " passed, 0 failed\n") {
 		t.Errorf("check.py printed %q; want … passed, 0 failed", out)
 	}
 }
 
-func TestPythonAgreesOnRandomQueries(t *testing.T) {
+func TestPython_MatchesRandomQueries(t *testing.T) {
 	const count = 5000
-	// Seeded: a query that fails today fails tomorrow.
+	// A fixed seed makes failures reproducible.
 	random := rand.New(rand.NewPCG(2026, 1))
 	queries := make([]string, count)
 	var stdin bytes.Buffer
@@ -67,8 +67,8 @@ func TestPythonAgreesOnRandomQueries(t *testing.T) {
 	}
 }
 
-// randomQuery strings together pieces that matter to the rules, with now and
-// then any byte at all. Even chances over 256 bytes would hardly ever make an escape.
+// randomQuery joins pieces that matter to the rules, and some random bytes. Random
+// bytes alone would rarely form an escape.
 func randomQuery(random *rand.Rand) string {
 	pieces := []string{
 		"&", "&", "&", "=", "=", "+", "%", "%", ";", "-", ".", "_", "~", "/", " ",

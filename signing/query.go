@@ -14,20 +14,20 @@ type pair struct{ name, value []byte }
 // value decoded, encoded again in the one way RFC 3986 prefers, and sorted. Two
 // queries that differ only in spelling or order come out the same.
 //
-// It works on bytes and takes anything. url.ParseQuery does not: it drops a part
-// with a ';' or a bad '%', and a part that is dropped is a part that is not signed.
+// It works on bytes and accepts any input. url.ParseQuery does not: it drops a part
+// with a ';' or an invalid '%', and a dropped part would not be signed.
 func CanonicalQuery(raw string) string {
 	if raw == "" {
 		return "" // no query, which is not the same as a query of one empty part
 	}
 
-	// An escape is three bytes and stands for at least one, so the buffer never
-	// has to move while pairs point into it.
+	// A byte becomes at most three bytes, so the buffer is never reallocated while
+	// pairs point into it.
 	buf := make([]byte, 0, 3*len(raw))
 	pairs := make([]pair, 0, strings.Count(raw, "&")+1)
 	for part := range strings.SplitSeq(raw, "&") {
-		// An empty part is no exception: it is the pair of an empty name and an
-		// empty value, as a part without '=' is a name with an empty value.
+		// A part without '=' is a name with an empty value, and an empty part is an
+		// empty name with an empty value.
 		name, value, _ := strings.Cut(part, "=")
 		start := len(buf)
 		buf = reencode(buf, name)
@@ -55,8 +55,8 @@ func CanonicalQuery(raw string) string {
 	return out.String()
 }
 
-// reencode appends s to dst, each byte decoded and encoded again. It looks at
-// every byte once: what an escape decodes to is data and never starts another.
+// reencode appends s to dst, each byte decoded and encoded again. It decodes once:
+// a decoded '%' is data and does not start another escape.
 func reencode(dst []byte, s string) []byte {
 	const digits = "0123456789ABCDEF"
 	for i := 0; i < len(s); i++ {
@@ -90,7 +90,7 @@ func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
-// fromHex returns the value of a hex digit; the caller has asked isHex.
+// fromHex returns the value of a hex digit; the caller has checked isHex.
 func fromHex(c byte) byte {
 	switch {
 	case c <= '9':

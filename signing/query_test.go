@@ -28,21 +28,21 @@ func FuzzCanonicalQuery(f *testing.F) {
 		if again := signing.CanonicalQuery(got); again != got {
 			t.Errorf("CanonicalQuery(%q) = %q; of that again = %q", raw, got, again)
 		}
-		// Any order can be had by turning the parts round and shifting them on.
+		// Reversing and rotating the parts generate every order.
 		parts := strings.Split(raw, "&")
 		for _, shuffled := range [][]string{reversed(parts), append(parts[1:len(parts):len(parts)], parts[0])} {
 			if other := signing.CanonicalQuery(strings.Join(shuffled, "&")); other != got {
 				t.Errorf("CanonicalQuery(%q) = %q; with its parts in another order %q", raw, got, other)
 			}
 		}
-		// Nor does it matter how the bytes were spelled.
+		// Escaped bytes give the same result.
 		if spelled := signing.CanonicalQuery(escapeAll(got)); spelled != got {
 			t.Errorf("CanonicalQuery(%q) = %q; with every byte of it escaped %q", raw, got, spelled)
 		}
 		if !allowed.MatchString(got) {
 			t.Errorf("CanonicalQuery(%q) = %q; want unreserved characters, upper-case escapes, '=' and '&' only", raw, got)
 		}
-		// Nothing is dropped and nothing invented: a part for a part, each with its '='.
+		// No part is dropped or added, and each has its '='.
 		if raw != "" && (strings.Count(got, "&") != strings.Count(raw, "&") || strings.Count(got, "=") != len(parts)) {
 			t.Errorf("CanonicalQuery(%q) = %q; want %d pairs", raw, got, len(parts))
 		}

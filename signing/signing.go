@@ -1,11 +1,11 @@
-// Package signing turns a request into the text that both sides sign, and that
-// text into a signature. Server, client and command line share it, so there is
-// one reading of the contract in Go.
+// Package signing computes the string to sign of a request, and its signature.
+// Server, client and command line share it, so that there is one implementation of
+// the contract in Go.
 //
 // It is pure: it takes strings and bytes, never an http.Request, a clock or a
-// store. Whether a timestamp is fresh, a nonce new or well formed, or a key known
-// is not its business. It refuses to repair anything: the path is signed as it
-// was sent and the body byte for byte as it travels.
+// store. It does not check whether a timestamp is fresh, a nonce new or well
+// formed, or a key known. It normalizes nothing: the path and the body are signed
+// exactly as they are sent.
 //
 // The same rules, with every intermediate value, are published for other
 // languages in contract/vectors.
@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// Request is what a signature covers, and all it covers: neither the host nor
+// Request is everything that a signature covers. It covers neither the host nor
 // any header other than the two named here.
 type Request struct {
 	Method    string
@@ -52,17 +52,16 @@ func (r Request) appendTo(b []byte) []byte {
 	return hex.AppendEncode(b, sum[:])
 }
 
-// Sign returns the request's signature: 64 lower-case hex characters. Its
-// key is the secret with its prefix, every character of it. Whoever signs often
-// makes a Key once.
+// Sign returns the request's signature: 64 lower-case hex characters. The HMAC key
+// is the whole secret, including its prefix. To sign many requests, use a Key.
 func (r Request) Sign(secret string) string { return NewKey(secret).Sign(r) }
 
 // Verify reports whether signature is the request's signature under secret.
 //
-// It takes no empty secret, so that a credential that failed to load lets nobody
-// in, and no request with a line feed inside a field, because two such requests
-// can come to the same string. HTTP and a healthy store let neither get this far;
-// if one does, this is the last place that can still say no.
+// It rejects an empty secret, so that a credential that failed to load verifies
+// nothing, and a request with a line feed in a field, because two such requests can
+// have the same string to sign. HTTP and a healthy store prevent both; this is the
+// last check.
 func (r Request) Verify(secret, signature string) bool { return NewKey(secret).Verify(r, signature) }
 
 // BodySHA256 returns the last line of the string to sign: the lower-case hex
@@ -75,8 +74,8 @@ func BodySHA256(body []byte) string {
 // emptySHA256 is the last line of every request without a body.
 var emptySHA256 = BodySHA256(nil)
 
-// hasLineFeed looks at the fields that enter the string as they are. The query
-// and the body cannot carry a line feed into it: one is escaped, one is hashed.
+// hasLineFeed checks the fields that enter the string unchanged. The query is
+// escaped and the body is hashed, so they cannot add a line feed.
 func (r Request) hasLineFeed() bool {
 	for _, field := range [...]string{r.Method, r.Path, r.Timestamp, r.Nonce} {
 		if strings.Contains(field, "\n") {
@@ -86,8 +85,8 @@ func (r Request) hasLineFeed() bool {
 	return false
 }
 
-// appendUpper raises a-z only. strings.ToUpper knows all of Unicode and would
-// turn "poſt", written with a long s, into a POST, whose query nobody signs.
+// appendUpper converts a-z only. strings.ToUpper handles all of Unicode and would
+// turn "poſt", written with a long s, into POST, whose query is not signed.
 func appendUpper(b []byte, method string) []byte {
 	for i := range len(method) {
 		c := method[i]

@@ -19,7 +19,7 @@ func renewal() signing.Request {
 	}
 }
 
-func TestNoBodyAndAnEmptyBodyAreTheSame(t *testing.T) {
+func TestSign_NilBodyEqualsEmpty(t *testing.T) {
 	none, empty := renewal(), renewal()
 	none.Body, empty.Body = nil, []byte{}
 	if got, want := none.Sign(secret), empty.Sign(secret); got != want {
@@ -27,7 +27,7 @@ func TestNoBodyAndAnEmptyBodyAreTheSame(t *testing.T) {
 	}
 }
 
-func TestAMethodIsSignedInUpperCaseWhateverItsLetters(t *testing.T) {
+func TestStringToSign_MethodIsUpperCase(t *testing.T) {
 	r := renewal()
 	r.Method = "`abcdefghijklmnopqrstuvwxyz{@AZ["
 	if got, _, _ := strings.Cut(r.StringToSign(), "\n"); got != "`ABCDEFGHIJKLMNOPQRSTUVWXYZ{@AZ[" {
@@ -35,7 +35,7 @@ func TestAMethodIsSignedInUpperCaseWhateverItsLetters(t *testing.T) {
 	}
 }
 
-func TestALongSDoesNotMakeAPost(t *testing.T) {
+func TestStringToSign_LongSIsNoPost(t *testing.T) {
 	r := renewal()
 	r.Method, r.RawQuery = "poſt", "a=1"
 	want := "POſT\n/api/v1/renew\na=1\n1767225600\na_nonce_of_this_test\n" + signing.BodySHA256(r.Body)
@@ -44,14 +44,14 @@ func TestALongSDoesNotMakeAPost(t *testing.T) {
 	}
 }
 
-func TestAnEmptySecretVerifiesNothing(t *testing.T) {
+func TestVerify_EmptySecret(t *testing.T) {
 	r := renewal()
 	if r.Verify("", r.Sign("")) {
 		t.Error("Verify with an empty secret = true; want false")
 	}
 }
 
-func TestTwoRequestsThatShareAStringAreBothRefused(t *testing.T) {
+func TestVerify_RejectsLineFeeds(t *testing.T) {
 	a, b := renewal(), renewal()
 	a.Timestamp, a.Nonce = "1767225600\n1767225601", "a_nonce_of_this_test"
 	b.Timestamp, b.Nonce = "1767225600", "1767225601\na_nonce_of_this_test"

@@ -72,7 +72,7 @@ func vectors(t *testing.T, verifies bool) []vector {
 			Verifies bool     `json:"verifies"`
 			Vectors  []vector `json:"vectors"`
 		}
-		// A field nobody reads is a typo, and a typo here is a check that never runs.
+		// An unknown field is a typo, and its check would never run.
 		dec := json.NewDecoder(bytes.NewReader(text))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&file); err != nil {
@@ -85,9 +85,9 @@ func vectors(t *testing.T, verifies bool) []vector {
 	return found
 }
 
-func TestEveryPublishedVectorComesOutTheSame(t *testing.T) {
+func TestVectors_Match(t *testing.T) {
 	found := vectors(t, true)
-	// Fewer would mean that files were lost, and a loop over nothing passes.
+	// Without files the test would pass.
 	if len(found) < 180 {
 		t.Fatalf("found %d vectors; want at least 180", len(found))
 	}
@@ -119,7 +119,7 @@ func TestEveryPublishedVectorComesOutTheSame(t *testing.T) {
 	}
 }
 
-func TestNoPublishedMistakeVerifies(t *testing.T) {
+func TestVectors_InvalidDoNotVerify(t *testing.T) {
 	found := vectors(t, false)
 	if len(found) < 90 {
 		t.Fatalf("found %d invalid vectors; want at least 90", len(found))
@@ -130,7 +130,7 @@ func TestNoPublishedMistakeVerifies(t *testing.T) {
 			if r.Verify(v.Secret, v.Signature) {
 				t.Errorf("Verify(%q) = true; want false: %s", v.Signature, v.Reason)
 			}
-			// Without this a vector could fail for a typo of its own and prove nothing.
+			// The rest of the vector is valid, so only the mistake makes it fail.
 			if v.CorrectSignature != "" && !r.Verify(v.Secret, v.CorrectSignature) {
 				t.Error("Verify of the correct signature = false; want true")
 			}
@@ -138,7 +138,7 @@ func TestNoPublishedMistakeVerifies(t *testing.T) {
 	}
 }
 
-func TestAQueryInAnyOrderHasOneSignature(t *testing.T) {
+func TestVerify_IgnoresQueryOrder(t *testing.T) {
 	for _, v := range vectors(t, true) {
 		r := v.request()
 		parts := strings.Split(r.RawQuery, "&")
@@ -150,7 +150,7 @@ func TestAQueryInAnyOrderHasOneSignature(t *testing.T) {
 	}
 }
 
-func TestChangingAnythingThatIsSignedBreaksTheSignature(t *testing.T) {
+func TestVerify_CoversEverySignedPart(t *testing.T) {
 	for _, v := range vectors(t, true) {
 		changes := map[string]func(*signing.Request){
 			"method":           func(r *signing.Request) { r.Method = "PUT" },
@@ -178,14 +178,14 @@ func TestChangingAnythingThatIsSignedBreaksTheSignature(t *testing.T) {
 	}
 }
 
-// move takes the last byte of a and puts it before b: joined without a separator
-// the two would read the same.
+// move moves the last byte of a to the start of b: joined without a separator the
+// two would be the same.
 func move(a, b string) (string, string) {
 	last := len(a) - 1
 	return a[:last], a[last:] + b
 }
 
-func TestEveryDigitOfASignatureCounts(t *testing.T) {
+func TestVerify_ComparesEveryDigit(t *testing.T) {
 	v := vectors(t, true)[0]
 	r := v.request()
 	for i := range v.Signature {

@@ -16,7 +16,7 @@ import (
 // The public client knows every code and every field of the document, and none
 // that is not in it.
 
-func TestTheClientKnowsTheDocumentsCodes(t *testing.T) {
+func TestClient_KnowsAllCodes(t *testing.T) {
 	var known []string
 	for _, code := range client.Codes() {
 		known = append(known, string(code))
@@ -28,7 +28,7 @@ func TestTheClientKnowsTheDocumentsCodes(t *testing.T) {
 	}
 }
 
-// answered are the client's types for what an endpoint answers with.
+// answered are the client's types of the endpoints' results.
 var answered = map[string]any{
 	"POST /activate":      client.Operation{},
 	"POST /renew":         client.Operation{},
@@ -39,7 +39,7 @@ var answered = map[string]any{
 	"GET /subscription":   client.Subscription{},
 }
 
-func TestTheClientReadsEveryFieldOfEveryResult(t *testing.T) {
+func TestClient_ReadsAllResultFields(t *testing.T) {
 	documented := map[reflect.Type]map[string]bool{}
 	for name, r := range examples(t) {
 		into, ok := answered[r.method+" "+strings.TrimPrefix(r.path, "/api/v1")]
@@ -110,7 +110,7 @@ func tagged(of reflect.Type, path string) (names []string) {
 	return names
 }
 
-func TestTheClientSendsEveryFieldOfEveryRequest(t *testing.T) {
+func TestClient_SendsAllRequestFields(t *testing.T) {
 	schemas := publishedDocument(t).api.Components.Schemas
 	for schema, request := range map[string]any{"ActivateRequest": client.Activation{}, "RenewRequest": client.Renewal{}} {
 		sent := tagged(reflect.TypeOf(request), "")

@@ -13,15 +13,15 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Description is what the document says, as plain lists, for tests that compare
-// it with what the service has. It is made anew for each caller, who may change it.
+// Description is the document's contents as plain lists, for tests that compare
+// them with the service. Each caller gets its own copy.
 type Description struct {
 	Endpoints map[string]Endpoint // by method and path: "GET /api/v1/balance"
 	Statuses  map[string][]int    // of each code, wherever it is answered
 	Limits    map[string][]int    // the numbers in each row of the table of limits
 }
 
-// Endpoint is what the document says of one endpoint.
+// Endpoint describes one endpoint.
 type Endpoint struct {
 	Permissions []string
 	Words       string          // its description, for people
@@ -31,17 +31,17 @@ type Endpoint struct {
 	Answers     map[int]map[string]Envelope
 }
 
-// Envelope is what an answer with one code consists of.
+// Envelope describes a response with one code.
 type Envelope struct {
 	Fields Shape
-	Data   []Shape // data has one of these
+	Data   []Shape // the alternatives for data
 }
 
-// Shape is the fields of an object and of all within it, by their paths
-// ("plan.id", "plans[].id"), and whether each has to be there.
+// Shape lists the fields of an object and of the objects within it, by their paths
+// ("plan.id", "plans[].id"), and whether each is required.
 type Shape map[string]bool
 
-// Text is what the document says of a text in a request.
+// Text describes a string in a request.
 type Text struct {
 	Required bool
 	Default  string
@@ -49,7 +49,7 @@ type Text struct {
 	compiled *jsonschema.Schema
 }
 
-// Describe returns what the published document says.
+// Describe returns the contents of the published document.
 func Describe(t testing.TB) Description {
 	t.Helper()
 	doc, err := published()
@@ -184,13 +184,13 @@ func (t Text) Accepts(text string) bool { return t.compiled.Validate(text) == ni
 
 var repetition = regexp.MustCompile(`\{([0-9]+)(?:,([0-9]+))?\}`)
 
-// Lengths are those at which the document may change its mind: each of its limits
-// on the text's length, one less and one more.
+// Lengths returns the boundary lengths of the text: each documented limit, one
+// less and one more.
 func (t Text) Lengths() []int {
 	found := map[int]bool{}
 	note := func(limit int) {
 		for _, length := range []int{limit - 1, limit, limit + 1} {
-			if length > 0 { // an empty text is as good as none
+			if length > 0 { // an empty text counts as missing
 				found[length] = true
 			}
 		}
@@ -212,15 +212,15 @@ func (t Text) Lengths() []int {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// literal is what a pattern begins with before its first class.
+// literal matches the fixed beginning of a pattern.
 var literal = regexp.MustCompile(`[A-Za-z_]*`)
 
-// Prefix is what every such text begins with.
+// Prefix returns the fixed beginning of the text.
 func (t Text) Prefix() string { return literal.FindString(strings.TrimPrefix(t.schema.Pattern, "^")) }
 
 var number = regexp.MustCompile(`[0-9][0-9,]*`)
 
-// limits reads the table of limits: of each row the name and the numbers.
+// limits parses the table of limits: the numbers of each row, by its name.
 func limits(description string) map[string][]int {
 	rows := map[string][]int{}
 	_, section, _ := strings.Cut(description, "\n## Limits\n")

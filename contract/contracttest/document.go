@@ -16,19 +16,19 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// mediaType is the one that every response has.
+// mediaType is the media type of every response.
 const mediaType = "application/json"
 
-// rateKeyword says of a code whether the X-RateLimit headers come with it.
+// rateKeyword says whether a code comes with the X-RateLimit headers.
 const rateKeyword = "x-rate-limit-headers"
 
-// onceKeyword marks a field that may be missing, and has to be from a replay.
+// onceKeyword marks a field that is optional, and forbidden in a replay.
 const onceKeyword = "x-given-once"
 
 // replayHeader marks a replay.
 const replayHeader = "Idempotent-Replayed"
 
-// document is the contract, ready to judge by.
+// document is the contract with its schemas compiled.
 type document struct {
 	api         *openapi3.T
 	prefix      string                        // where the server puts the paths: /api/v1
@@ -37,7 +37,7 @@ type document struct {
 	wrongMethod answers
 }
 
-// answers are what may be answered, by status.
+// answers are the documented responses, by status.
 type answers map[int]*answer
 
 type answer struct {
@@ -53,18 +53,18 @@ type header struct {
 	example  any
 }
 
-// outcome is one code's part of an answer.
+// outcome is a response with one code.
 type outcome struct {
 	schema *openapi3.Schema // as published
 	body   *jsonschema.Schema
 	rate   string     // always, never or sometimes
-	once   [][]string // the paths of what is given once
+	once   [][]string // the paths of fields that are given once
 	maps   [][]string // the paths of objects with any number of names
 	empty  [][]string // the paths of objects that may be empty instead
 }
 
-// Where there is no operation, these responses of the document may be given. A
-// path that is not there adds 404, a method that it does not take 405.
+// outside lists the responses to requests without an operation. An unknown path
+// adds 404, a wrong method 405.
 var outside = map[int]string{
 	http.StatusBadRequest:                  "UnreadableMessage",
 	http.StatusForbidden:                   "PlainHttp",
@@ -76,12 +76,12 @@ var outside = map[int]string{
 	http.StatusHTTPVersionNotSupported:     "UnreadableMessage",
 }
 
-// load reads a document and refuses one that cannot be judged by.
+// load reads a document; it returns an error if responses cannot be checked by it.
 //
 // kin-openapi reads and validates it. It would also validate bodies, but compiles
-// the schema anew for each, and falls back to the rules of OpenAPI 3.0, which have
-// no const, where it cannot compile one. So the schemas are compiled here, once,
-// for the validator that kin-openapi itself uses.
+// the schema for each, and if it cannot, it falls back to the rules of OpenAPI 3.0,
+// which have no const. So the schemas are compiled here, once, for the validator
+// that kin-openapi itself uses.
 func load(text []byte) (*document, error) {
 	api, err := openapi3.NewLoader().LoadFromData(text)
 	if err != nil {
@@ -90,8 +90,8 @@ func load(text []byte) (*document, error) {
 	if !api.IsOpenAPI31OrLater() {
 		return nil, fmt.Errorf("it is OpenAPI %s; the schemas need 3.1", api.OpenAPI)
 	}
-	// Examples are left to this package's own tests: each would be compiled for
-	// anew, which takes longer than everything else together.
+	// Examples are checked by this package's own tests: here each would compile its
+	// schema again, which takes longer than all the rest.
 	if err := api.Validate(context.Background(), openapi3.DisableExamplesValidation()); err != nil {
 		return nil, err
 	}
@@ -118,8 +118,7 @@ func load(text []byte) (*document, error) {
 	return doc, errors.Join(b.errs...)
 }
 
-// serverPath is the path of the address that the document's server has unless
-// told otherwise.
+// serverPath returns the path of the server's default address.
 func serverPath(api *openapi3.T) (string, error) {
 	if len(api.Servers) != 1 {
 		return "", fmt.Errorf("it has %d servers; want one", len(api.Servers))
@@ -135,20 +134,20 @@ func serverPath(api *openapi3.T) (string, error) {
 	return strings.TrimSuffix(parsed.Path, "/"), nil
 }
 
-// builder makes answers out of responses, and collects what is wrong with them.
+// builder converts documented responses to answers, and collects errors.
 type builder struct {
 	compile func(pointer string) (*jsonschema.Schema, error)
 	errs    []error
 }
 
-func (b *builder) complain(pointer, format string, args ...any) {
+func (b *builder) report(pointer, format string, args ...any) {
 	b.errs = append(b.errs, fmt.Errorf(pointer+": "+format, args...))
 }
 
 func (b *builder) schema(pointer string) *jsonschema.Schema {
 	schema, err := b.compile(pointer)
 	if err != nil {
-		b.complain(pointer, "%w", err)
+		b.report(pointer, "%w", err)
 	}
 	return schema
 }
@@ -158,7 +157,7 @@ func (b *builder) answers(responses map[string]*openapi3.ResponseRef, at string)
 	for key, response := range responses {
 		status, err := strconv.Atoi(key)
 		if err != nil {
-			b.complain(at+key, "only exact statuses can be checked")
+			b.report(at+key, "only exact statuses can be checked")
 			continue
 		}
 		made[status] = b.answer(response, target(response.Ref, at+key))
@@ -174,7 +173,7 @@ func (b *builder) outside(api *openapi3.T, status int, name string) answers {
 		at := "/components/responses/" + name
 		response, found := api.Components.Responses[name]
 		if !found {
-			b.complain(at, "is not there, and status %d needs it", status)
+			b.report(at, "is not there, and status %d needs it", status)
 			continue
 		}
 		made[status] = b.answer(response, at)
@@ -195,7 +194,7 @@ func (b *builder) answer(response *openapi3.ResponseRef, at string) *answer {
 	}
 	content, found := response.Value.Content[mediaType]
 	if !found || len(response.Value.Content) != 1 {
-		b.complain(at, "want %s and no other content", mediaType)
+		b.report(at, "want %s and no other content", mediaType)
 		return made
 	}
 	at = target(content.Schema.Ref, at+"/content/"+escape(mediaType)+"/schema")
@@ -218,18 +217,18 @@ func (b *builder) outcome(made *answer, ref *openapi3.SchemaRef, at string) {
 	rate, _ := ref.Value.Extensions[rateKeyword].(string)
 	switch _, twice := made.outcomes[code]; {
 	case code == "":
-		b.complain(at, "its code is not pinned with const")
+		b.report(at, "its code is not pinned with const")
 	case twice:
-		b.complain(at, "%s is there twice for one status", code)
+		b.report(at, "%s is there twice for one status", code)
 	case !slices.Contains([]string{"always", "never", "sometimes"}, rate):
-		b.complain(at, "%s is %q; want always, never or sometimes", rateKeyword, rate)
+		b.report(at, "%s is %q; want always, never or sometimes", rateKeyword, rate)
 	}
 	result := outcome{schema: ref.Value, body: b.schema(at), rate: rate}
 	result.remark(ref.Value, nil)
 	made.outcomes[code] = result
 }
 
-// remark notes where a schema has fields that may be missing.
+// remark records the paths of optional fields in a schema.
 func (o *outcome) remark(schema *openapi3.Schema, path []string) {
 	if schema.AdditionalProperties.Schema != nil {
 		o.maps = append(o.maps, path)
@@ -242,15 +241,15 @@ func (o *outcome) remark(schema *openapi3.Schema, path []string) {
 		o.remark(property.Value, below)
 	}
 	for _, branch := range schema.OneOf {
-		if most := branch.Value.MaxProps; most != nil && *most == 0 {
+		if limit := branch.Value.MaxProps; limit != nil && *limit == 0 {
 			o.empty = append(o.empty, path)
 		}
 		o.remark(branch.Value, path)
 	}
 }
 
-// target is where a thing stands in the document: where its reference points to,
-// if it is one, else where it was found.
+// target returns the pointer to an element: where its reference points to, if it
+// is one, else where it was found.
 func target(ref, found string) string {
 	if ref != "" {
 		return strings.TrimPrefix(ref, "#")
@@ -262,8 +261,8 @@ var escapes = strings.NewReplacer("~", "~0", "/", "~1")
 
 func escape(name string) string { return escapes.Replace(name) }
 
-// tightened returns a compiler for the schemas of a document in their strictest
-// reading.
+// tightened returns a compiler for the schemas of a document, made as strict as
+// possible.
 func tightened(api *openapi3.T) (func(pointer string) (*jsonschema.Schema, error), error) {
 	text, err := api.MarshalJSON()
 	if err != nil {

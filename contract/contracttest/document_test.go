@@ -24,7 +24,7 @@ func publishedDocument(t testing.TB) *document {
 	return doc
 }
 
-// everyAnswer walks all that can be answered, with a request that may get it.
+// everyAnswer visits all documented responses, each with a request that may get it.
 func everyAnswer(t testing.TB, visit func(method, path string, status int, a *answer)) {
 	t.Helper()
 	doc := publishedDocument(t)
@@ -53,7 +53,7 @@ func documentedCodes(t testing.TB) []string {
 	return slices.Sorted(maps.Keys(codes))
 }
 
-func TestTheDocumentIsValidOpenAPI31(t *testing.T) {
+func TestDocument_IsValidOpenAPI31(t *testing.T) {
 	api, err := openapi3.NewLoader().LoadFromData(contract.OpenAPI)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestTheDocumentIsValidOpenAPI31(t *testing.T) {
 	}
 }
 
-func TestTheDocumentHasTheSevenEndpoints(t *testing.T) {
+func TestDocument_HasSevenEndpoints(t *testing.T) {
 	want := []string{
 		"GET /api/v1/balance", "GET /api/v1/plans", "GET /api/v1/subscription", "GET /api/v1/transaction",
 		"POST /api/v1/activate", "POST /api/v1/advance-renew", "POST /api/v1/renew",
@@ -83,7 +83,7 @@ func TestTheDocumentHasTheSevenEndpoints(t *testing.T) {
 	}
 }
 
-func TestEveryRequestIsDescribedWithItsHeaders(t *testing.T) {
+func TestDocument_RequestHeaders(t *testing.T) {
 	scheme := publishedDocument(t).api.Components.SecuritySchemes["ApiKey"]
 	if scheme == nil || scheme.Value.Type != "apiKey" || scheme.Value.In != "header" || scheme.Value.Name != "X-API-Key" {
 		t.Errorf("the security scheme is %v; want the key in its header", scheme)
@@ -110,7 +110,7 @@ func TestEveryRequestIsDescribedWithItsHeaders(t *testing.T) {
 	}
 }
 
-func TestTheDocumentHasEveryCodeAndNoOther(t *testing.T) {
+func TestDocument_CodesMatchService(t *testing.T) {
 	documented := documentedCodes(t)
 	all := append(slices.Clone(fault.Contract), fault.BadRequest)
 	for _, code := range all {
@@ -127,7 +127,7 @@ func TestTheDocumentHasEveryCodeAndNoOther(t *testing.T) {
 
 // Each endpoint answers with the codes that the contract lists for it, and with
 // those that any may answer with.
-func TestEveryEndpointHasItsCodes(t *testing.T) {
+func TestDocument_EndpointCodes(t *testing.T) {
 	any := []fault.Code{
 		fault.BadRequest, fault.HTTPSRequired, fault.PayloadTooLarge, fault.TooManyFailedAttempts, fault.RateLimited,
 		fault.MissingAuthHeaders, fault.InvalidAPIKey, fault.CredentialRevoked, fault.CredentialExpired,
@@ -166,7 +166,7 @@ func TestEveryEndpointHasItsCodes(t *testing.T) {
 	}
 }
 
-func TestEveryCodeTravelsWithItsStatus(t *testing.T) {
+func TestDocument_CodeStatuses(t *testing.T) {
 	statuses := map[string][]int{}
 	everyAnswer(t, func(_, _ string, status int, a *answer) {
 		for code := range a.outcomes {
@@ -186,9 +186,8 @@ func TestEveryCodeTravelsWithItsStatus(t *testing.T) {
 	}
 }
 
-// What is published stays open for new fields, and says by itself which fields an
-// answer has.
-func TestPublishedObjectsAreOpenAndNameWhatTheyRequire(t *testing.T) {
+// Published objects allow new fields, and list the fields that are required.
+func TestDocument_ObjectsAreOpenAndListRequired(t *testing.T) {
 	err := publishedDocument(t).api.WalkSchemas(func(pointer string, ref *openapi3.SchemaRef) error {
 		schema := ref.Value
 		if open := schema.AdditionalProperties.Has; open != nil && !*open {
@@ -215,9 +214,9 @@ func TestPublishedObjectsAreOpenAndNameWhatTheyRequire(t *testing.T) {
 	}
 }
 
-// Some readers, kin-openapi among them, take what stands beside a reference for a
-// part of what it refers to, everywhere.
-func TestNothingButADescriptionStandsBesideAReference(t *testing.T) {
+// Some readers, kin-openapi among them, apply keywords beside a reference to the
+// referenced element everywhere.
+func TestDocument_RefsHaveOnlyDescriptions(t *testing.T) {
 	text, err := publishedDocument(t).api.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
@@ -253,9 +252,9 @@ func TestNothingButADescriptionStandsBesideAReference(t *testing.T) {
 	}
 }
 
-// What may be missing is what the mutations let go, so it is named here: a made-up
-// password, and that an answer is a replay.
-func TestWhatMayBeMissingIsKnown(t *testing.T) {
+// CheckMutations accepts the removal of optional parts, so they are listed here: a
+// generated password, and the replay header.
+func TestDocument_OptionalParts(t *testing.T) {
 	want := []string{
 		"POST /api/v1/activate 200 Idempotent-Replayed",
 		"POST /api/v1/activate 200 data.customer.password",

@@ -16,9 +16,8 @@ import (
 	"github.com/coaxhq/coax/contract"
 )
 
-// examples are the examples of the document, each as the answer it is an example
-// of. A code that comes with and without rate headers is there twice, and so is
-// what may be a replay.
+// examples returns the document's examples as responses. A code that comes with
+// and without rate headers has two, and so has one that may be a replay.
 func examples(t testing.TB) map[string]response {
 	t.Helper()
 	doc := publishedDocument(t)
@@ -95,7 +94,7 @@ func amountNames(api *openapi3.T) map[string]bool {
 	return names
 }
 
-// twoDecimals gives amounts back the decimals that reading YAML took from them.
+// twoDecimals restores the decimals of amounts, which the YAML parser drops.
 func twoDecimals(value any, amounts map[string]bool) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -119,13 +118,13 @@ func twoDecimals(value any, amounts map[string]bool) any {
 	return value
 }
 
-func TestEveryExampleKeepsTheContract(t *testing.T) {
+func TestExamples_MatchContract(t *testing.T) {
 	for name, r := range examples(t) {
 		t.Run(name, func(t *testing.T) { Check(t, r.method, r.path, r.status, r.header, r.body) })
 	}
 }
 
-func TestEveryOutcomeHasAnExample(t *testing.T) {
+func TestExamples_CoverEveryCode(t *testing.T) {
 	everyAnswer(t, func(method, path string, status int, a *answer) {
 		shown := map[string]bool{}
 		for name, example := range a.examples {
@@ -147,9 +146,9 @@ func TestEveryOutcomeHasAnExample(t *testing.T) {
 	})
 }
 
-// An operation has one code and several stories: each reason it may fail for, a
-// replay, an add-on that is missing.
-func TestEveryStoryOfAnOperationHasAnExample(t *testing.T) {
+// An operation's code has several results: each reason of a failure, a replay, a
+// missing add-on.
+func TestExamples_CoverOperationResults(t *testing.T) {
 	for _, path := range []string{"/activate", "/renew", "/advance-renew"} {
 		promised := publishedDocument(t).operations[path][http.MethodPost]
 
@@ -177,8 +176,8 @@ func TestEveryStoryOfAnOperationHasAnExample(t *testing.T) {
 	}
 }
 
-// A look-up has one code and several shapes.
-func TestEveryShapeOfALookupHasAnExample(t *testing.T) {
+// A look-up has one code and several statuses.
+func TestExamples_CoverLookupStatuses(t *testing.T) {
 	for path, want := range map[string][]string{
 		"/transaction":  {"failed", "needs_review", "processing", "success"},
 		"/subscription": {"active", "expired", "pending"},
@@ -195,7 +194,7 @@ func TestEveryShapeOfALookupHasAnExample(t *testing.T) {
 }
 
 // Readers of the file see amounts as they will arrive.
-func TestAmountsInExamplesAreWrittenWithTwoDecimals(t *testing.T) {
+func TestExamples_AmountsHaveTwoDecimals(t *testing.T) {
 	amounts := amountNames(publishedDocument(t).api)
 	number := regexp.MustCompile(`(?m)\b([a-z_]+): (-?[0-9][0-9.]*)(?:[,}]|$)`)
 	seen := 0

@@ -20,9 +20,9 @@ func altered(t *testing.T, old, replacement string) []byte {
 	return []byte(strings.Replace(text, old, replacement, 1))
 }
 
-// A validator that does not know a keyword ignores it without a word. So each
-// keyword that the document uses, or is going to, has to refuse something here.
-func TestKeywordsAreEnforced(t *testing.T) {
+// A validator ignores unknown keywords silently. So each keyword that the document
+// uses, or may use, has to reject something here.
+func TestSchema_KeywordsAreEnforced(t *testing.T) {
 	tests := []struct {
 		keyword string
 		schema  string
@@ -94,19 +94,19 @@ func TestKeywordsAreEnforced(t *testing.T) {
 	recorded := recorded(t)["balance"]
 	for i, tt := range tests {
 		t.Run(tt.keyword, func(t *testing.T) {
-			judge := func(value string) []string {
+			check := func(value string) []string {
 				r := recorded
 				r.body = fmt.Appendf(nil, `{"success":true,"request_id":%q,"code":"OK","message":"m","data":{"k":"","v%d":%s}}`,
 					r.header["X-Request-Id"][0], i, value)
-				return doc.judge(r)
+				return doc.check(r)
 			}
 			for _, value := range tt.good {
-				if found := judge(value); found != nil {
+				if found := check(value); found != nil {
 					t.Errorf("%s was refused: %q", value, found)
 				}
 			}
 			for _, value := range tt.bad {
-				if judge(value) == nil {
+				if check(value) == nil {
 					t.Errorf("%s passed", value)
 				}
 			}
@@ -114,7 +114,7 @@ func TestKeywordsAreEnforced(t *testing.T) {
 	}
 }
 
-func TestADocumentThatCannotBeJudgedByIsRefused(t *testing.T) {
+func TestLoad_UncheckableDocument(t *testing.T) {
 	const okCode = "code: {type: string, const: OK}\n        message: {$ref: \"#/components/schemas/Message\"}\n        " + balanceData
 	const balanceRate = "description: The wallet was read.\n      x-rate-limit-headers: always"
 	tests := []struct {
@@ -123,7 +123,7 @@ func TestADocumentThatCannotBeJudgedByIsRefused(t *testing.T) {
 	}{
 		{"an object in parts", balanceData, `data: {allOf: [{$ref: "#/components/schemas/Balance"}]}`, "allOf cannot be closed"},
 		{"an object that adds to another", balanceData, `data: {$ref: "#/components/schemas/Balance", properties: {more: {type: string}}}`, "beside $ref"},
-		{"a format nobody checks", balanceData, `data: {type: string, format: lunar-date}`, "lunar-date"},
+		{"an unknown format", balanceData, `data: {type: string, format: lunar-date}`, "lunar-date"},
 		{"a number that is no amount", balanceData, `data: {type: number}`, "integer or an Amount"},
 		{"a reference to nothing", balanceData, `data: {$ref: "#/components/schemas/Wallet"}`, "Wallet"},
 		{"a code that is not pinned", okCode, `code: {type: string}`, "not pinned"},

@@ -16,22 +16,21 @@ type Mutation struct {
 	Body []byte
 }
 
-// Mutations returns every way to spoil a body a little: at every depth each field
-// removed, each value replaced by ones of other types, each number written with
-// another decimal, a field added to each object, an alien element to each array.
-// A body that is not JSON has none.
+// Mutations returns variants of a body with one defect each: at every depth each
+// field removed, each value replaced by ones of other types, each number written
+// with another decimal, a field added to each object, an unknown element to each
+// array. A body that is not JSON has none.
 //
-// No value is replaced by null, which some fields may be. A schema that tells
-// right from wrong refuses all of these, but for the removal of a field that may
-// be missing.
+// No value is replaced by null, which some fields allow. A correct schema rejects
+// all of these, except the removal of an optional field.
 func Mutations(body []byte) []Mutation {
 	return (&mutator{others: others, shapes: true}).of(body)
 }
 
 type mutator struct {
 	root   any
-	others func(any) []any // what to put in place of a value
-	shapes bool            // whether to remove, to add and to rewrite, too
+	others func(any) []any // the replacements of a value
+	shapes bool            // whether to remove, add and rewrite as well
 	made   []Mutation
 }
 
@@ -44,15 +43,15 @@ func (m *mutator) of(body []byte) []Mutation {
 	return m.made
 }
 
-// reshape takes the tree as it is, if shapes are to be changed.
+// reshape saves the current tree, if shapes are to be changed.
 func (m *mutator) reshape(format string, args ...any) {
 	if m.shapes {
-		m.keep(format, args...)
+		m.save(format, args...)
 	}
 }
 
-// keep takes the tree as it is at the moment.
-func (m *mutator) keep(format string, args ...any) {
+// save adds the current tree as a mutation.
+func (m *mutator) save(format string, args ...any) {
 	text, err := json.Marshal(m.root)
 	if err != nil {
 		panic(err) // it was decoded from JSON
@@ -60,11 +59,11 @@ func (m *mutator) keep(format string, args ...any) {
 	m.made = append(m.made, Mutation{Name: fmt.Sprintf(format, args...), Body: text})
 }
 
-// value mutates a value that stands where set puts things, and all within it.
+// value mutates a value, which set replaces, and all values within it.
 func (m *mutator) value(at string, value any, set func(any)) {
 	for _, other := range m.others(value) {
 		set(other)
-		m.keep("retype %s as %s", name(at), typeName(other))
+		m.save("retype %s as %s", name(at), typeName(other))
 	}
 	if number, ok := value.(json.Number); ok {
 		set(anotherDecimal(number))
@@ -96,11 +95,10 @@ func (m *mutator) value(at string, value any, set func(any)) {
 
 const alienField = "unexpected"
 
-// alien is nothing that the contract has anywhere, not even where it has texts
-// under any name.
+// alien returns a value that the contract has nowhere, not even in maps of texts.
 func alien() any { return map[string]any{"alien": true} }
 
-// others are values of other types in place of one.
+// others returns replacements of other types.
 func others(value any) []any {
 	switch value := value.(type) {
 	case string:
@@ -154,12 +152,11 @@ func name(at string) string {
 	return at
 }
 
-// CheckMutations checks a response, and then that the contract would notice if it
-// were another: it fails the test for every mutation of the body, and every header
-// removed, repeated, or added out of place, that passes. What the document says
-// may be missing has to pass instead when it is taken away: a field that is given
-// once, a header that is not required, one of several names in a map. So have the
-// mutations named in allowed. It returns how many it tried.
+// CheckMutations checks a response, and that the contract detects changes of it:
+// it fails the test for every mutation of the body, and every header removed,
+// repeated, or added, that passes. The removal of an optional part has to pass: a
+// field that is given once, a header that is not required, one of several names in
+// a map. So do the mutations named in allowed. It returns the number of mutations.
 func CheckMutations(t testing.TB, method, path string, status int, header http.Header, body []byte, allowed ...string) int {
 	t.Helper()
 	Check(t, method, path, status, header, body)
@@ -174,7 +171,7 @@ func CheckMutations(t testing.TB, method, path string, status int, header http.H
 				t.Errorf("%s is allowed, but: %v", name, err)
 			}
 		} else if err == nil {
-			t.Errorf("%s %s %d: nobody noticed: %s\nheader: %v\nbody: %s", method, path, status, name, header, body)
+			t.Errorf("%s %s %d: the check accepts: %s\nheader: %v\nbody: %s", method, path, status, name, header, body)
 		}
 	}
 	for _, mutation := range Mutations(body) {
@@ -191,8 +188,7 @@ func CheckMutations(t testing.TB, method, path string, status int, header http.H
 	return tried
 }
 
-// mayBeMissing names the mutations that take away from a response what the
-// document does not insist on.
+// mayBeMissing names the mutations that remove an optional part of a response.
 func mayBeMissing(t testing.TB, method, path string, status int, header http.Header, body []byte) (names []string) {
 	t.Helper()
 	doc, err := published()
@@ -237,7 +233,7 @@ func mayBeMissing(t testing.TB, method, path string, status int, header http.Hea
 	return names
 }
 
-// headerMutations are the headers with one of the contract's changed.
+// headerMutations returns the headers with one of the contract's changed.
 func headerMutations(header http.Header) map[string]http.Header {
 	plain := canonical(header)
 	made := map[string]http.Header{}

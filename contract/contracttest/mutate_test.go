@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestMutationsSpoilEveryPartOnce(t *testing.T) {
+func TestMutations_ChangeEveryPartOnce(t *testing.T) {
 	var got []string
 	for _, mutation := range Mutations([]byte(`{"a":[{"b":1.50}],"c":null}`)) {
 		got = append(got, mutation.Name+": "+string(mutation.Body))
@@ -35,29 +35,29 @@ func TestMutationsSpoilEveryPartOnce(t *testing.T) {
 		t.Errorf("got:\n%q\nwant:\n%q", got, want)
 	}
 	if none := Mutations([]byte("no JSON")); none != nil {
-		t.Errorf("what is no JSON has the mutations %v", none)
+		t.Errorf("a body that is not JSON has the mutations %v", none)
 	}
 }
 
-func TestCheckMutationsKnowsWhatIsAllowed(t *testing.T) {
+func TestCheckMutations_Allowed(t *testing.T) {
 	tests := []struct {
 		name    string
 		of      string
 		allowed []string
 		failed  int
 	}{
-		{"every mutation is noticed", "balance", nil, 0},
-		{"one is allowed that is noticed", "balance", []string{"remove data.note"}, 1},
-		{"one is allowed that there is not", "balance", []string{"remove data.password"}, 1},
-		{"what is given once may be missing", "activate", nil, 0},
-		{"what is given once may be allowed to be missing", "activate", []string{"remove data.customer.password"}, 0},
-		{"what is given once may be missing already", "activate-password-given", nil, 0},
-		{"a replay may not be marked as one", "activate-replayed", []string{"remove header Idempotent-Replayed"}, 0},
-		{"one of several errors may be missing", "validation-error-activate", []string{"remove data.fields.mobile"}, 0},
-		{"the only error may not", "validation-error-renew", []string{"remove data.fields.subscriber_id"}, 1},
-		{"the only detail may be missing where none is allowed too", "operation-in-progress-activate-own", []string{"remove data.transaction_id"}, 0},
-		{"the only detail may not where it is required", "operation-in-progress-renew", []string{"remove data.transaction_id"}, 1},
-		{"no wrong answer passes", "wrong", nil, 1},
+		{"every mutation is detected", "balance", nil, 0},
+		{"an allowed mutation is detected", "balance", []string{"remove data.note"}, 1},
+		{"an allowed mutation does not exist", "balance", []string{"remove data.password"}, 1},
+		{"a field that is given once is optional", "activate", nil, 0},
+		{"a field that is given once is allowed explicitly", "activate", []string{"remove data.customer.password"}, 0},
+		{"a field that is given once is missing", "activate-password-given", nil, 0},
+		{"the replay header is optional", "activate-replayed", []string{"remove header Idempotent-Replayed"}, 0},
+		{"one of several field errors is optional", "validation-error-activate", []string{"remove data.fields.mobile"}, 0},
+		{"the only field error is required", "validation-error-renew", []string{"remove data.fields.subscriber_id"}, 1},
+		{"the only detail is optional where data may be empty", "operation-in-progress-activate-own", []string{"remove data.transaction_id"}, 0},
+		{"the only detail is required elsewhere", "operation-in-progress-renew", []string{"remove data.transaction_id"}, 1},
+		{"a wrong response fails", "wrong", nil, 1},
 	}
 	recorded := recorded(t)
 	wrong := recorded["activate"]

@@ -12,10 +12,9 @@ import (
 	"testing"
 )
 
-// recorded are answers of a running `coax demo`, each as it came over the wire:
-// one at least for every code. Failures of our own were brought about by damaging
-// the demo's store, and prices that cannot be verified by taking the simulator's
-// catalogue down.
+// recorded returns responses of a running `coax demo`, as received: at least one
+// for every code. Internal errors were caused by damaging the demo's store, and
+// unverified prices by taking the simulator's catalogue down.
 func recorded(t testing.TB) map[string]response {
 	t.Helper()
 	files, err := filepath.Glob("testdata/recorded/*.json")
@@ -49,7 +48,7 @@ func codeOf(body []byte) string {
 	return envelope.Code
 }
 
-func TestEveryCodeWasRecorded(t *testing.T) {
+func TestRecorded_HasEveryCode(t *testing.T) {
 	var codes []string
 	for _, r := range recorded(t) {
 		codes = append(codes, codeOf(r.body))
@@ -61,15 +60,15 @@ func TestEveryCodeWasRecorded(t *testing.T) {
 	}
 }
 
-func TestRecordedAnswersKeepTheContract(t *testing.T) {
+func TestRecorded_MatchesContract(t *testing.T) {
 	for name, r := range recorded(t) {
 		t.Run(name, func(t *testing.T) { Check(t, r.method, r.path, r.status, r.header, r.body) })
 	}
 }
 
-// kind tells answers apart that differ in more than their values; which endpoint
-// gave them does not matter, as they share what they have in common. Spoiling one
-// of a kind in every way finds what spoiling all of them would, in less time.
+// kind distinguishes responses that differ in more than their values. Endpoints
+// share schemas, so the endpoint does not matter. Mutating one response of each
+// kind finds the same defects as mutating all of them, in less time.
 func (r response) kind() string {
 	value, _ := decode(r.body)
 	header := canonical(r.header)
@@ -79,8 +78,8 @@ func (r response) kind() string {
 	return fmt.Sprint(r.status, slices.Sorted(maps.Keys(header)), form(value, ""))
 }
 
-// form lists the fields of a value with their types, and the texts of those that
-// tell its schemas apart.
+// form lists the fields of a value with their types, and the texts of the fields
+// that select its schema.
 func form(value any, name string) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -112,9 +111,8 @@ func ofEachKind(all map[string]response) map[string]response {
 	return chosen
 }
 
-// A check that lets a spoilt answer pass is worth nothing, so every kind of
-// answer there is gets spoilt in every way.
-func TestEveryMutationIsNoticed(t *testing.T) {
+// The check rejects every mutation of every kind of response.
+func TestMutations_AreDetected(t *testing.T) {
 	all := recorded(t)
 	for name, r := range examples(t) {
 		all["the example "+name] = r // endpoints share examples, and most were recorded
@@ -131,9 +129,9 @@ func TestEveryMutationIsNoticed(t *testing.T) {
 	}
 }
 
-// Mutations write the body anew. If that alone were noticed, they would prove
-// nothing.
-func TestABodyWrittenAnewIsNotNoticed(t *testing.T) {
+// Mutations encode the body again. If the check rejected that alone, they would
+// prove nothing.
+func TestCheck_AcceptsReencodedBody(t *testing.T) {
 	same := func(value any) []any { return []any{value} }
 	for name, r := range ofEachKind(recorded(t)) {
 		for _, mutation := range (&mutator{others: same}).of(r.body) {

@@ -8,9 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// decode reads a body that has to be one JSON value and nothing else. It refuses
-// what encoding/json lets pass: bytes that are not UTF-8, a name that is there
-// twice. Numbers stay as they are written.
+// decode parses a body that has to be one JSON value. It rejects what encoding/json
+// accepts: bytes that are not UTF-8, duplicate names. Numbers keep their spelling.
 func decode(body []byte) (any, error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("it is not UTF-8")

@@ -12,18 +12,18 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// namesKeyword lists the names that an object may have beside its properties.
-// The document itself leaves it open, as any object: more may be added.
+// namesKeyword lists the names that an object may have beside its properties. The
+// published object is open, as all are: names may be added.
 const namesKeyword = "x-names"
 
-// amountPointer is where the schemas stand that may be numbers without being
-// integers: Amount, and those whose names end in it.
+// amountPointer matches the schemas that may be numbers other than integers:
+// Amount, and those whose names end in it.
 var amountPointer = regexp.MustCompile(`^/components/schemas/[A-Za-z]*Amount$`)
 
 // tighten closes every object schema under a node, makes its properties required
-// unless the schema says itself which of them are (an empty list does not count:
-// kin-openapi drops it), and adds how numbers have to be written. It returns what
-// it cannot do that for.
+// unless the schema lists the required ones (an empty list does not count:
+// kin-openapi drops it), and adds the format of numbers. It returns an error for
+// each schema where that is not possible.
 func tighten(node any, at string) (errs []error) {
 	switch node := node.(type) {
 	case []any:
@@ -46,8 +46,8 @@ func tighten(node any, at string) (errs []error) {
 }
 
 func tightenSchema(schema map[string]any, at string) error {
-	// A schema that lists the parts of an object elsewhere cannot be closed: each
-	// part would refuse the others' properties.
+	// A schema composed of others cannot be closed: each part would reject the
+	// properties of the rest.
 	if _, found := schema["allOf"].([]any); found {
 		return errors.New("allOf cannot be closed; list all properties in one place")
 	}
@@ -55,7 +55,7 @@ func tightenSchema(schema map[string]any, at string) error {
 		return errors.New("properties beside $ref cannot be closed; list all properties in one place")
 	}
 	if format, found := schema["format"].(string); found && !knownFormat(format) {
-		return fmt.Errorf("nobody checks the format %q", format)
+		return fmt.Errorf("the format %q is not checked", format)
 	}
 	if hasType(schema, "object") {
 		closeObject(schema)
@@ -90,8 +90,8 @@ func closeObject(schema map[string]any) {
 	schema["required"] = required
 }
 
-// hasType reports whether a schema allows a type. A map that is no schema may
-// have something else under "type", such as a property of that name.
+// hasType reports whether a schema allows a type. In a map that is not a schema,
+// "type" may be something else, such as a property of that name.
 func hasType(schema map[string]any, name string) bool {
 	switch types := schema["type"].(type) {
 	case string:
@@ -102,8 +102,8 @@ func hasType(schema map[string]any, name string) bool {
 	return false
 }
 
-// formats are those that the document may use. Those without a function are the
-// validator's own, or tell people something and programs nothing.
+// formats lists the formats that the document may use. Those without a function
+// are built into the validator, or informative only.
 var formats = []*jsonschema.Format{
 	{Name: "date-time"},
 	{Name: "date"},
@@ -120,8 +120,8 @@ var formats = []*jsonschema.Format{
 		}
 		return err
 	})},
-	// How numbers are written. To a JSON parser 199 is 199.00, and 1.0 an
-	// integer; to a client that reads decimals they are not.
+	// The spelling of numbers. To a JSON parser 199 is 199.00, and 1.0 an integer;
+	// to a client that reads decimals they are not.
 	{Name: "amount", Validate: written(`-?(0|[1-9][0-9]*)\.[0-9]{2}`)},
 	{Name: "whole", Validate: written(`-?(0|[1-9][0-9]*)`)},
 }
@@ -135,18 +135,18 @@ func texts(check func(string) error) func(any) error {
 		if text, ok := value.(string); ok {
 			return check(text)
 		}
-		return nil // another keyword's business
+		return nil // checked by the type keyword
 	}
 }
 
-// written checks how a number stands in the body; json.Number keeps it as it was.
+// written checks the spelling of a number, which json.Number preserves.
 func written(pattern string) func(any) error {
 	whole := regexp.MustCompile(`^(?:` + pattern + `)$`)
 	minusNothing := regexp.MustCompile(`^-[0.]+$`)
 	return func(value any) error {
 		number, ok := value.(json.Number)
 		if !ok {
-			return nil // another keyword's business
+			return nil // checked by the type keyword
 		}
 		if text := number.String(); !whole.MatchString(text) || minusNothing.MatchString(text) {
 			return fmt.Errorf("it is written %s", text)

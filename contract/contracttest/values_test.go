@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// Mutations give a value another type. Here it gets another value: every text,
-// number, flag and null there is. What may be another is listed, with the status
-// it may be so in; all else is noticed.
-func TestOtherValuesAreNoticed(t *testing.T) {
+// Mutations give a value another type; here it gets another value. The values that
+// may change are listed with the status they may change in; all other changes are
+// detected.
+func TestViolations_OtherValues(t *testing.T) {
 	anyText := []string{
 		"* message", "- data.note", "* data.provider", "- data.plans.id", "- data.plans.name", "- data.plans.description",
 		"* data.customer.name", "* data.customer.connection_type", "* data.plan.id", "* data.plan.name",
@@ -87,21 +87,21 @@ func TestOtherValuesAreNoticed(t *testing.T) {
 						rule = status + " " + path
 					}
 					if !passed[rule] && !slices.Contains(tt.free, rule) {
-						t.Errorf("%s: nobody noticed another value at %q: %s", name, rule, mutation.Body)
+						t.Errorf("%s: the check accepts another value at %q: %s", name, rule, mutation.Body)
 					}
 					passed[rule] = true
 				}
 			}
 			for _, rule := range tt.free {
 				if !passed[rule] {
-					t.Errorf("%q may be another value, but never was: is it noticed?", rule)
+					t.Errorf("%q may have another value, but no such mutation passed", rule)
 				}
 			}
 		})
 	}
 }
 
-// What to put in place of a value; nothing, if it is none of theirs.
+// The functions below return the replacements of a value, if they apply to it.
 
 func null(value any) []any {
 	if value == nil {
@@ -135,7 +135,7 @@ func text(text string) func(any) []any {
 	}
 }
 
-// words puts each of a few words in place of each.
+// words replaces one of the words by each of the others.
 func words(all ...string) func(any) []any {
 	return func(value any) (others []any) {
 		is, _ := value.(string)
@@ -148,7 +148,7 @@ func words(all ...string) func(any) []any {
 	}
 }
 
-// numbers puts one in place of amounts, and one in place of integers.
+// numbers replaces amounts and integers.
 func numbers(amount, whole string) func(any) []any {
 	return func(value any) []any {
 		number, ok := value.(json.Number)
@@ -162,8 +162,8 @@ func numbers(amount, whole string) func(any) []any {
 	}
 }
 
-// freedom finds the rule that lets a value be another: "status path", where * is
-// any status and - is for answers without one.
+// freedom finds the rule that allows another value: "status path", where * is any
+// status and - is for responses without one.
 func freedom(rules []string, status, path string) string {
 	for _, rule := range rules {
 		in, at, _ := strings.Cut(rule, " ")
@@ -186,15 +186,15 @@ func statusOf(body []byte) string {
 
 var index = regexp.MustCompile(`\[[0-9]+\]`)
 
-// mutatedPath is where a value was replaced.
+// mutatedPath returns the path of the replaced value.
 func mutatedPath(mutation string) string {
 	path, _, _ := strings.Cut(strings.TrimPrefix(mutation, "retype "), " as ")
 	return index.ReplaceAllString(path, "")
 }
 
-// A combination of operation and status has an expiry of its own form. No look-up
-// passes with another's.
-func TestExpiriesOfOtherOperationsAreNoticed(t *testing.T) {
+// Each combination of operation and status has its own form of expiry. No look-up
+// passes with another form.
+func TestViolations_ExpiryOfOtherOperation(t *testing.T) {
 	shapes := map[string]map[string]any{}
 	lookups := map[string]response{}
 	for name, r := range recorded(t) {
@@ -225,7 +225,7 @@ func TestExpiriesOfOtherOperationsAreNoticed(t *testing.T) {
 	}
 }
 
-// shape says which parts of an expiry there are.
+// shape lists which parts of an expiry are set.
 func shape(expiry any) string {
 	var there []string
 	for name, value := range expiry.(map[string]any) {

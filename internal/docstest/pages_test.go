@@ -262,8 +262,8 @@ func TestPages_JSONMatchesContract(t *testing.T) {
 		{"", `{"subscriber_id":"100001","plan_id":"BASIC-1"}`, ""},
 		{"", `{"subscriber_id":"100001",}`, "invalid character"},
 		{"", good, "an answer says to what"},
-		{"GET /api/v2/balance 200", good, "against the contract"},
-		{"GET /api/v2/balance 404", strings.Replace(good, `"data":{}`, `"details":{}`, 1), "against the contract"},
+		{"GET /api/v2/balance 200", good, "violates the contract"},
+		{"GET /api/v2/balance 404", strings.Replace(good, `"data":{}`, `"details":{}`, 1), "violates the contract"},
 	} {
 		err := checkJSON(block{kind: "json", info: tt.info, text: []string{tt.text}})
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {

@@ -34,13 +34,13 @@ func TestMain(m *testing.M) {
 // review: money is refunded at once if nothing was sent, held while the outcome is
 // unknown, and in the end charged exactly if the provider carried out the order.
 func TestProviderFaults_MoneyMatchesProvider(t *testing.T) {
-	for _, trouble := range providertest.Troubles() {
-		t.Run(trouble.Name, func(t *testing.T) {
+	for _, fault := range providertest.AllFaults() {
+		t.Run(fault.Name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			path := newFolder(t)
 			h := s.open(t, path, sqlite.Options{})
-			link := trouble.Begin(t, s.provider)
+			link := fault.Begin(t, s.provider)
 			faulty, err := gateway.New(gateway.Config{URL: link.URL, CAFile: link.CAFile, Timeout: link.Timeout})
 			if err != nil {
 				t.Fatal(err)
@@ -52,11 +52,11 @@ func TestProviderFaults_MoneyMatchesProvider(t *testing.T) {
 					if raced && (kind != operation.Renew || what != "apply") {
 						continue
 					}
-					if what == "void" && trouble.Misfit != "" && trouble.Misfit != "reference" {
-						continue // a void is answered with no more than that
+					if what == "void" && fault.Mismatch != "" && fault.Mismatch != "reference" {
+						continue // the reply to a void has only the reference
 					}
 					cases++
-					faultCase{h, trouble, faulty, kind, what, fmt.Sprintf("98%08d", cases)}.run()
+					faultCase{h, fault, faulty, kind, what, fmt.Sprintf("98%08d", cases)}.run()
 				}
 			}
 			h.close()
@@ -70,11 +70,11 @@ func TestProviderFaults_MoneyMatchesProvider(t *testing.T) {
 // faultCase is one kind of operation with a fault in one of its provider calls.
 type faultCase struct {
 	*harness
-	trouble providertest.Trouble
-	faulty  operation.Provider
-	kind    operation.Kind
-	what    string // apply, status or void
-	mobile  string
+	fault  providertest.Fault
+	faulty operation.Provider
+	kind   operation.Kind
+	what   string // apply, status or void
+	mobile string
 }
 
 func (b faultCase) run() {
@@ -82,7 +82,7 @@ func (b faultCase) run() {
 	name := string(b.kind) + "-" + b.what + "-" + b.mobile
 	fail := func(format string, args ...any) {
 		b.t.Helper()
-		b.t.Errorf("%s, met by %s: %s", b.kind, b.what, fmt.Sprintf(format, args...))
+		b.t.Errorf("%s, fault in %s: %s", b.kind, b.what, fmt.Sprintf(format, args...))
 	}
 	body := map[string]string{"full_name": "Asha Rao", "mobile": b.mobile, "plan_id": "BASIC-1"}
 	if b.kind != operation.Activate {
@@ -104,13 +104,13 @@ func (b faultCase) run() {
 	got := b.send("POST", endpoint, name, body)
 	id, price := got.Data.TransactionID, int64(got.Data.Amount)
 
-	if b.what == "apply" && b.trouble.NeverLeaves {
+	if b.what == "apply" && b.fault.NotSent {
 		if got.Code != client.ProviderError || got.Data.Reason != "PROVIDER_UNREACHABLE" || b.balance() != before {
-			fail("nothing left, and it was answered %s, with %d in the wallet; want it refunded", got.text, b.balance())
+			fail("nothing was sent, and the answer is %s, with %d in the wallet; want a refund", got.text, b.balance())
 		}
 	} else {
 		if got.Code != client.PendingReview || b.balance() != before-price {
-			fail("answered %s, with %d of %d in the wallet; want it held", got.text, b.balance(), before)
+			fail("answered %s, with %d of %d in the wallet; want the price held", got.text, b.balance(), before)
 		}
 		for range 30 {
 			if b.wire.faultyCalls() > 0 {
@@ -119,13 +119,13 @@ func (b faultCase) run() {
 			b.followUp()
 		}
 		if state := b.state(id); state != "needs_review" || b.balance() != before-price {
-			fail("after the fault it is %s, with %d of %d in the wallet; want it held", state, b.balance(), before)
+			fail("after the fault it is %s, with %d of %d in the wallet; want the price held", state, b.balance(), before)
 		}
 	}
 	if b.wire.faultyCalls() == 0 {
-		fail("no call met the fault")
+		fail("no call hit the fault")
 	}
-	if raised := b.exceptions(id); (raised > 0) != (b.trouble.Misfit != "") {
+	if raised := b.exceptions(id); (raised > 0) != (b.fault.Mismatch != "") {
 		fail("%d exceptions were raised", raised)
 	}
 

@@ -12,40 +12,37 @@ import (
 	"time"
 )
 
-// detector is a test of the tree that searches at random, breaks things or races,
-// and knows of no plant.
+// detector is a test that has to find planted bugs without knowing of them.
 type detector struct {
 	name string
 	pkg  string // below the module's root
-	// runs are the arguments of one run after the other, until one of them sees a
-	// promise broken.
+	// runs are the arguments of the runs, in order, until one finds a violation.
 	runs     [][]string
 	settings []string
-	// short: it has the tests of `make test` alone.
+	// short: only the tests of `make test` are built.
 	short bool
-	// limit is how long it may search in all.
+	// limit is the timeout of all runs together.
 	limit time.Duration
-	// watch returns a reader of what it prints, line by line, which says when and
-	// how a promise was seen broken. A failure without that is the detector's own
-	// trouble.
+	// watch returns a parser of the output, line by line, that reports a violation.
+	// A failure without one is an error of the detector itself.
 	watch func() func(line string) (seen sighting, is bool)
 }
 
-// sighting is a broken promise, and how far somebody had to look for it.
+// sighting is a violation, and how many histories it took to find it.
 type sighting struct {
 	what      string
-	histories int // of a simulation; 0 for what has none
+	histories int // of a simulation; 0 for other detectors
 }
 
-// finding is what a detector made of a tree.
+// finding is the result of a detector on a tree.
 type finding struct {
 	sighting
 	caught bool
 	took   time.Duration // searching, without the time to compile
 }
 
-// search runs the detector on the tree that an overlay makes of this one; empty
-// for the tree as it is. An error means that nothing was found out.
+// search runs the detector on the tree with an overlay, which is empty for the
+// unpatched tree. An error means that there is no result.
 func (d detector) search(ctx context.Context, root, folder, overlay string) (finding, error) {
 	binary := filepath.Join(folder, filepath.Base(d.pkg)+".test")
 	tags := "long"
@@ -65,7 +62,7 @@ func (d detector) search(ctx context.Context, root, folder, overlay string) (fin
 	for _, args := range d.runs {
 		run := goCommand(ctx, filepath.Join(root, d.pkg), overlay)
 		run.Path, run.Args = binary, append([]string{binary}, args...)
-		// What it leaves behind to be looked at goes with the folder.
+		// Files that it leaves behind are removed with the folder.
 		run.Env = append(run.Env, append(d.settings, "TMPDIR="+folder)...)
 		out, err := run.CombinedOutput()
 		got.took = time.Since(began)
@@ -76,15 +73,15 @@ func (d detector) search(ctx context.Context, root, folder, overlay string) (fin
 		}
 		switch {
 		case ctx.Err() != nil:
-			return got, fmt.Errorf("%s was not through in %s", d.name, d.limit)
+			return got, fmt.Errorf("%s did not end within %s", d.name, d.limit)
 		case err != nil:
-			return got, fmt.Errorf("%s ended without naming a broken promise: %w\n%s", d.name, err, excerpt(out))
+			return got, fmt.Errorf("%s failed without naming a violation: %w\n%s", d.name, err, excerpt(out))
 		}
 	}
 	return got, nil
 }
 
-// excerpt is how something began and how it ended, which mostly says why.
+// excerpt returns the first and the last lines of an output.
 func excerpt(out []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if len(lines) > 20 {
@@ -93,13 +90,13 @@ func excerpt(out []byte) string {
 	return strings.Join(lines, "\n")
 }
 
-// goCommand is a go command in a group of its own, so that what it started ends
-// with it. The overlay holds for every go command below it as well: some detectors
-// build the program that they torture.
+// goCommand returns a go command with its own process group, so that its child
+// processes end with it. The overlay is set in the environment, because some
+// detectors build the program that they test.
 func goCommand(ctx context.Context, folder, overlay string, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = folder
-	// Without the binaries that make built: they do not have the bug.
+	// Not the binaries that make has built: they do not have the bug.
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "COAX_TEST_BIN=")
 	if overlay != "" {
 		command.Env = append(command.Env, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))

@@ -26,20 +26,20 @@ func TestPlants_Compile(t *testing.T) {
 			}
 			build := goCommand(t.Context(), root(t), overlay, append([]string{"build"}, bug.packages()...)...)
 			if out, err := build.CombinedOutput(); err != nil {
-				t.Errorf("it is stale, it does not compile: %v\n%s", err, out)
+				t.Errorf("the patch is stale, it does not compile: %v\n%s", err, out)
 			}
 		})
 	}
 }
 
 func TestPlants_AreFound(t *testing.T) {
-	asked := cmp.Or(os.Getenv("COAX_TEST_PLANTED"), "all")
+	selected := cmp.Or(os.Getenv("COAX_TEST_PLANTED"), "all")
 	needsGit(t)
-	var histories []int // that each plant took which the simulation found
+	var histories []int // that the simulation needed for each plant it found
 	finders := map[string]detector{}
 	found, searched := 0, 0
 	for _, p := range plants {
-		if asked != "all" && !strings.HasPrefix(p.patch, asked) {
+		if selected != "all" && !strings.HasPrefix(p.patch, selected) {
 			continue
 		}
 		searched++
@@ -52,7 +52,7 @@ func TestPlants_AreFound(t *testing.T) {
 			got, err := p.hunt(t, d)
 			switch {
 			case err != nil:
-				fmt.Printf("TROUBLE  %-36s with %s: %v\n", p.patch, d.name, err)
+				fmt.Printf("ERROR    %-36s with %s: %v\n", p.patch, d.name, err)
 			case !got.caught:
 				fmt.Printf("MISSED   %-36s by %s, in %.1f s\n", p.patch, d.name, got.took.Seconds())
 			default:
@@ -66,13 +66,13 @@ func TestPlants_AreFound(t *testing.T) {
 			missed = true
 		}
 		if missed {
-			t.Errorf("%s was not found by all who should", p.patch)
+			t.Errorf("%s was not found by all its detectors", p.patch)
 			continue
 		}
 		found++
 	}
 	if searched == 0 {
-		t.Fatalf("no plant is called %s", asked)
+		t.Fatalf("there is no plant %s", selected)
 	}
 	fmt.Printf("%d of %d planted bugs were found", found, searched)
 	if len(histories) > 0 {
@@ -83,14 +83,14 @@ func TestPlants_AreFound(t *testing.T) {
 	}
 	fmt.Println()
 
-	// Whoever objects to everything finds every plant. So each has to be content
-	// with the tree as it is, as far as it looked.
+	// A detector that always fails would find every plant. So each has to pass on
+	// the unpatched tree, with as many histories as it needed.
 	for _, name := range slices.Sorted(maps.Keys(finders)) {
 		got, err := finders[name].search(t.Context(), root(t), t.TempDir(), "")
 		if err != nil || got.caught {
-			t.Errorf("%s is not content with the tree as it is: %v %s", name, err, got.what)
+			t.Errorf("%s fails on the unpatched tree: %v %s", name, err, got.what)
 			continue
 		}
-		fmt.Printf("content  %-36s with the tree as it is, %.1f s\n", name, got.took.Seconds())
+		fmt.Printf("passed   %-36s on the unpatched tree, %.1f s\n", name, got.took.Seconds())
 	}
 }

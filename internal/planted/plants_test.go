@@ -19,7 +19,7 @@ type plant struct {
 	by []detector
 }
 
-// inTest is the detector of `make test`. Any failure of the package counts.
+// inTest returns the detector of `make test`. Any failure of the package counts.
 func (p plant) inTest() (d detector, is bool) {
 	if p.test == "" {
 		return d, false
@@ -30,7 +30,7 @@ func (p plant) inTest() (d detector, is bool) {
 	}, true
 }
 
-// anyFailure reads what go test prints until a test fails.
+// anyFailure parses the output of go test until a test fails.
 func anyFailure() func(string) (sighting, bool) {
 	return func(line string) (sighting, bool) {
 		named := failedTest.FindStringSubmatch(line)
@@ -43,7 +43,7 @@ func anyFailure() func(string) (sighting, bool) {
 
 // The comment above each plant says what must happen for the bug to show.
 var plants = []plant{
-	// A commit that fails, or a look at the books, between the two.
+	// A commit that fails, or an audit, between the two.
 	{patch: "01-two-commit-reserve", test: "internal/sim", by: []detector{simulation, exhaustive, torture}},
 	// Two requests of one operator that have both read the balance.
 	{patch: "02-read-then-write-balance", test: "internal/sim", by: []detector{simulation}},
@@ -55,7 +55,7 @@ var plants = []plant{
 	// A reply that is lost after the order was carried out.
 	{patch: "05-refund-on-timeout", test: "internal/operation", by: []detector{simulation, exhaustive}},
 	// A malformed reply to an order that was not carried out.
-	{patch: "06-malformed-200-is-success", test: "internal/provider/gateway", by: []detector{spoiltAnswers}},
+	{patch: "06-malformed-200-is-success", test: "internal/provider/gateway", by: []detector{malformedReplies}},
 	// A replayed request, on another node or after a restart.
 	{patch: "07-nonce-in-memory", test: "internal/access", by: []detector{simulation}},
 	// A replay five to ten minutes later, of a client whose clock is ahead, after a purge.
@@ -82,16 +82,16 @@ var plants = []plant{
 	{patch: "18-mac-not-compared", test: "internal/audit"},
 }
 
-// histories is how far the simulation may look.
+// histories is the limit of the simulation.
 const histories = 1000
 
 var (
 	simulation = simulationOf(histories)
 
-	// Every kind of fault at every place of short stories.
+	// Every kind of fault at every step of short scenarios.
 	exhaustive = detector{
-		name: "a fault at every place", pkg: "internal/sim", runs: [][]string{{"-test.run=^TestFaults_AtEveryStep$"}},
-		limit: 15 * time.Minute, watch: faultAtAPlace,
+		name: "exhaustive faults", pkg: "internal/sim", runs: [][]string{{"-test.run=^TestFaults_AtEveryStep$"}},
+		limit: 15 * time.Minute, watch: faultAtStep,
 	}
 	// Processes that are killed, at random and at every crash point.
 	torture = detector{
@@ -101,27 +101,27 @@ var (
 	}
 	// Two nodes on PostgreSQL and many clients at once.
 	races = detector{
-		name: "the histories of two nodes", pkg: "internal/linearizability",
+		name: "two-node histories", pkg: "internal/linearizability",
 		runs:     [][]string{{"-test.run=^TestTwoNodes_AreLinearizable$/^PostgreSQL$"}},
 		settings: []string{"COAX_TEST_LINEAR_HISTORIES=40", "COAX_TEST_LINEAR_SEED=1"},
 		limit:    10 * time.Minute, watch: complaint(`.*: no order of its \d+ steps explains them`),
 	}
-	// Answers that are spoilt in every way, at the socket.
-	spoiltAnswers = detector{
-		name: "spoilt answers", pkg: "internal/provider/providertest", runs: [][]string{{"-test.run=^TestGatewayFaults$/^Spoilt$"}},
+	// Provider replies with every defect, over a socket.
+	malformedReplies = detector{
+		name: "malformed replies", pkg: "internal/provider/providertest", runs: [][]string{{"-test.run=^TestGatewayFaults$/^Malformed$"}},
 		limit: time.Minute, watch: complaint(`.*answer = .*; want .*`),
 	}
-	// Connections that end under a request.
+	// Connections that end during a request.
 	resendTrap = detector{
-		name: "the re-send trap", pkg: "internal/provider/providertest", runs: [][]string{{"-test.run=^TestGatewayFaults$/^Resending$"}},
+		name: "resend trap", pkg: "internal/provider/providertest", runs: [][]string{{"-test.run=^TestGatewayFaults$/^Resending$"}},
 		limit: time.Minute, watch: complaint(`.*was carried out \d+ times.*`),
 	}
 )
 
-// simulationOf is the seeded simulation, from the first seed to the last, a few
-// histories at a time.
+// simulationOf returns the simulation with the seeds from 1 to last, a few at a
+// time.
 func simulationOf(last int) detector {
-	d := detector{name: "the simulation", pkg: "internal/sim", limit: 15 * time.Minute, watch: brokenHistory}
+	d := detector{name: "simulation", pkg: "internal/sim", limit: 15 * time.Minute, watch: brokenHistory}
 	const portion = 10
 	for first := 1; first <= last; first += portion {
 		var seeds []string
@@ -133,8 +133,8 @@ func simulationOf(last int) detector {
 	return d
 }
 
-// brokenHistory reads what a worker of the simulation prints: a line of JSON for
-// each history.
+// brokenHistory parses the output of a simulation worker: a line of JSON for each
+// history.
 func brokenHistory() func(string) (sighting, bool) {
 	histories := 0
 	return func(line string) (sighting, bool) {
@@ -150,44 +150,44 @@ func brokenHistory() func(string) (sighting, bool) {
 		if err := json.Unmarshal([]byte(text), &got); err != nil || len(got.Violations) == 0 {
 			return sighting{}, false
 		}
-		// The first words say which promise; the rest is for whoever replays it.
+		// The first words name the violation; the rest is for replaying it.
 		words := strings.Join(strings.Fields(got.Violations[0]), " ")
 		return sighting{fmt.Sprintf("seed %d: %.150s", got.Seed, words), histories}, true
 	}
 }
 
-var storyAndKind = regexp.MustCompile(`^ +\w+\.go:\d+: (?:single|pairs)/\d+/[a-z ]+:$`)
+var scenarioAndKind = regexp.MustCompile(`^ +\w+\.go:\d+: (?:single|pairs)/\d+/[a-z ]+:$`)
 
-// faultAtAPlace reads what the exhaustive faults print: a story and a kind of fault,
-// and below them the place and the promise.
-func faultAtAPlace() func(string) (sighting, bool) {
+// faultAtStep parses the output of the exhaustive faults: a scenario and a kind of
+// fault, and below them the step and the violation.
+func faultAtStep() func(string) (sighting, bool) {
 	next := false
 	return func(line string) (sighting, bool) {
 		if next {
 			return sighting{what: fmt.Sprintf("%.200s", strings.TrimSpace(line))}, true
 		}
-		next = storyAndKind.MatchString(line)
+		next = scenarioAndKind.MatchString(line)
 		return sighting{}, false
 	}
 }
 
 var failedTest = regexp.MustCompile(`^ *--- FAIL: (?:\w+/)?(\S+) `)
 
-// complaint reads what go test prints of a test that failed: its name, and then
-// what it complains of, which has to be a broken promise.
-func complaint(promise string) func() func(string) (sighting, bool) {
-	complains := regexp.MustCompile(`^ +\w+\.go:\d+: (` + promise + `)`)
+// complaint parses the output of a failed test: its name, and then its message,
+// which has to match a violation.
+func complaint(violation string) func() func(string) (sighting, bool) {
+	message := regexp.MustCompile(`^ +\w+\.go:\d+: (` + violation + `)`)
 	return func() func(string) (sighting, bool) {
 		scenario := ""
 		return func(line string) (sighting, bool) {
 			if named := failedTest.FindStringSubmatch(line); named != nil {
 				scenario = named[1]
 			}
-			said := complains.FindStringSubmatch(line)
-			if scenario == "" || said == nil {
+			found := message.FindStringSubmatch(line)
+			if scenario == "" || found == nil {
 				return sighting{}, false
 			}
-			return sighting{what: scenario + ": " + said[1]}, true
+			return sighting{what: scenario + ": " + found[1]}, true
 		}
 	}
 }

@@ -33,7 +33,7 @@ func main() {
 	number := flag.String("order", "", "the order's `NUMBER`")
 	subscriber := flag.String("subscriber", "", "who is renewed")
 	plan := flag.String("plan", "BASIC-1", "what was paid for")
-	patience := flag.Duration("patience", 5*time.Minute, "how long to wait for an outcome")
+	wait := flag.Duration("wait", 5*time.Minute, "how long to wait for an outcome")
 	flag.Parse()
 
 	service, err := connect(*credentials)
@@ -50,7 +50,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), *patience)
+	ctx, cancel := context.WithTimeout(context.Background(), *wait)
 	defer cancel()
 
 	done, err := service.Renew(ctx, paid.Key, paid.Renewal)

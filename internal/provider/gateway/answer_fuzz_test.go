@@ -13,11 +13,10 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// Whatever comes back from a provider, money moves only as the protocol's page
-// says: confirmed and rejected for the answers of its table, and for no others.
-// The answer goes the way it goes in service, from the bytes of the response on;
-// what it should come to is worked out by a second reader, which shares nothing
-// with the first.
+// For any response of a provider, the outcome is the one in the table of
+// docs/provider-protocol.md: confirmed and rejected for its replies, and for no
+// others. The response is parsed by the product's code from its bytes on; the
+// expected outcome comes from a second parser, which shares no code with it.
 func FuzzProviderAnswer(f *testing.F) {
 	const (
 		plain = "application/json"
@@ -55,11 +54,11 @@ func FuzzProviderAnswer(f *testing.F) {
 		text := fmt.Sprintf("HTTP/1.1 %03d X\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", code, contentType, len(body), body)
 		response, err := http.ReadResponse(bufio.NewReader(strings.NewReader(text)), nil)
 		if err != nil {
-			return // net/http calls the call broken, and so does the gateway
+			return // an error of net/http is one of the gateway
 		}
 		defer response.Body.Close()
 		got, failed := read(response)
-		for question, meanings := range map[string]map[string]meaning{"apply": applyAnswers, "status": statusAnswers, "void": voidAnswers} {
+		for call, meanings := range map[string]map[string]meaning{"apply": applyAnswers, "status": statusAnswers, "void": voidAnswers} {
 			var answer operation.Reply
 			if failed != nil {
 				answer = failed.result().answer
@@ -67,34 +66,34 @@ func FuzzProviderAnswer(f *testing.F) {
 				answer = g.classify(got, order, meanings).answer
 			}
 			if plainHead.MatchString(contentType) {
-				want, notFound := expectedOutcome(question, response.StatusCode, body)
+				want, notFound := expectedOutcome(call, response.StatusCode, body)
 				if answer.Outcome != want || answer.NotFound != notFound {
-					t.Errorf("%s: HTTP %d %q\n%q\nwas judged %+v\nwant outcome %v, not found %t", question, code, contentType, body, answer, want, notFound)
+					t.Errorf("%s: HTTP %d %q\n%q\nwas classified %+v\nwant outcome %v, not found %t", call, code, contentType, body, answer, want, notFound)
 				}
 			} else if answer.Outcome == operation.Confirmed && !jsonHead.MatchString(contentType) {
-				t.Errorf("%s: HTTP %d %q\n%q\nwas believed: %+v", question, code, contentType, body, answer)
+				t.Errorf("%s: HTTP %d %q\n%q\nwas accepted: %+v", call, code, contentType, body, answer)
 			}
 			kept := answer.Message + answer.Detail + answer.Transaction
 			if answer.NotSent || strings.Contains(kept, order.Password) || strings.Contains(kept, "t0k3n") {
-				t.Errorf("%s: HTTP %d %q\n%q\nwas judged %+v", question, code, contentType, body, answer)
+				t.Errorf("%s: HTTP %d %q\n%q\nwas classified %+v", call, code, contentType, body, answer)
 			}
 		}
 	})
 }
 
 var (
-	// With this in its head and nothing else, an answer depends on its body only.
+	// With exactly this content type the outcome depends on the body alone.
 	plainHead = regexp.MustCompile(`^[Aa]pplication/json(; ?charset=(utf|UTF)-8)?$`)
-	// Without this there, nothing is an answer.
+	// Without this content type no reply is valid.
 	jsonHead    = regexp.MustCompile(`(?i)^[ \t]*application/json[ \t]*(;[^*\r\n]*)?(\r?\n|$)`)
 	transaction = regexp.MustCompile(`^[!-~]{1,100}$`)
 	refusals    = regexp.MustCompile(`^4[0-9][0-9]$`)
-	// What a text is that says something: at least one character to be seen.
+	// A text with at least one visible character.
 	something = regexp.MustCompile(`[^\pZ\p{Cc}\x{202A}-\x{202E}\x{2066}-\x{2069}\x{FDD0}-\x{FDEF}]`)
 )
 
 // expectedOutcome is the table of docs/provider-protocol.md.
-func expectedOutcome(question string, code int, body string) (outcome operation.Outcome, notFound bool) {
+func expectedOutcome(call string, code int, body string) (outcome operation.Outcome, notFound bool) {
 	said, ok := readStrictly(body)
 	if !ok || len(body) > 64<<10 || code != 200 && !refusals.MatchString(fmt.Sprint(code)) {
 		return operation.Unknown, false
@@ -122,11 +121,11 @@ func expectedOutcome(question string, code int, body string) (outcome operation.
 	switch status := texts["status"]; {
 	case status == "applied" && code == 200 && number != "" && texts["subscriber_id"] != "" && texts["mobile"] != "" && texts["component"] != "":
 		return operation.Confirmed, false
-	case status == "rejected" && question != "void" && something.MatchString(withoutNoncharacters(texts["message"])):
+	case status == "rejected" && call != "void" && something.MatchString(withoutNoncharacters(texts["message"])):
 		return operation.Rejected, false
-	case status == "voided" && question != "apply" && code == 200:
+	case status == "voided" && call != "apply" && code == 200:
 		return operation.Rejected, false
-	case status == "unknown_reference" && question == "status":
+	case status == "unknown_reference" && call == "status":
 		return operation.Unknown, true
 	}
 	return operation.Unknown, false

@@ -11,8 +11,8 @@ import (
 	"github.com/coaxhq/coax/internal/strictjson"
 )
 
-// BenchmarkApply is a whole call, with a provider on loopback that does nothing
-// but repeat the order as one carried out.
+// BenchmarkApply is a whole call, with a provider on loopback that confirms every
+// order.
 func BenchmarkApply(b *testing.B) {
 	body := confirmation(order)
 	provider := serving(b, func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +37,7 @@ func confirmation(order operation.Order) string {
 		order.Reference, order.SubscriberID, order.Mobile, order.Component)
 }
 
-func BenchmarkJudge(b *testing.B) {
+func BenchmarkClassify(b *testing.B) {
 	g := open(b, Config{URL: "https://provider.example"})
 	fields, err := strictjson.Parse([]byte(confirmation(order)))
 	if err != nil {

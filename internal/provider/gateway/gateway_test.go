@@ -20,7 +20,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// timeout is never exhausted on a machine that is merely busy.
+// timeout does not expire, even on a busy machine.
 const timeout = 2 * time.Minute
 
 func open(t testing.TB, config Config) *Gateway {
@@ -36,7 +36,7 @@ func open(t testing.TB, config Config) *Gateway {
 	return g
 }
 
-// answering is a provider that says one thing to everything.
+// answering starts a provider that sends the same reply to every call.
 func answering(t testing.TB, code int, body string) *httptest.Server {
 	t.Helper()
 	return serving(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -120,7 +120,7 @@ func TestTransport_NoAutomaticFeatures(t *testing.T) {
 	}
 }
 
-// seen is a request as the provider gets it.
+// seen is a request as the provider receives it.
 type seen struct {
 	target string
 	header http.Header

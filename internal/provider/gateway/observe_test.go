@@ -27,8 +27,8 @@ func TestObserve_Cause(t *testing.T) {
 		{"nonsense", answering(t, 200, `{}`).URL, Violation},
 		{"down", answering(t, 503, `{}`).URL, Unavailable},
 		{"cut off", serving(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }).URL, Interrupted},
-		{"nobody", "http://127.77.1.9:9", Unreachable},
-		{"a stranger's certificate", httptestTLS(t).URL, Certificate},
+		{"refused", "http://127.77.1.9:9", Unreachable},
+		{"an untrusted certificate", httptestTLS(t).URL, Certificate},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -34,8 +34,8 @@ type strictReader struct {
 	ok    bool
 }
 
-// next takes the next word away. At the end, and after anything wrong, it is the
-// empty one, which fits nowhere.
+// next returns the next token. At the end, and after an error, it is empty, which
+// is valid nowhere.
 func (r *strictReader) next() string {
 	if !r.ok || len(r.words) == 0 {
 		r.ok = false
@@ -68,10 +68,10 @@ func (r *strictReader) value(inside int) any {
 			return text
 		}
 	}
-	return nil // numbers, lists and the three words need only be told from texts
+	return nil // the values of numbers, lists and literals do not matter
 }
 
-// list reads what stands between brackets, up to the closing one.
+// list reads the elements up to the closing bracket.
 func (r *strictReader) list(end string, element func()) {
 	if len(r.words) > 0 && r.words[0] == end {
 		r.next()

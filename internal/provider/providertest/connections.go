@@ -19,38 +19,38 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// checkNothingSent holds for every call that never got a connection: the order
-// cannot have been carried out. About an earlier one, a question that did not
-// leave says nothing.
+// checkNothingSent makes every call without a connection: an order is rejected,
+// because it cannot have been carried out; the status of an earlier order stays
+// unknown.
 func checkNothingSent(t *testing.T, provider operation.Provider) {
 	t.Helper()
-	answers := atOnce(len(questions), func(i int) operation.Reply {
-		return questions[i].ask(provider, sample(questions[i].kind, "CX1", "9812345678"))
+	answers := concurrently(len(calls), func(i int) operation.Reply {
+		return calls[i].do(provider, sample(calls[i].kind, "CX1", "9812345678"))
 	})
-	for i, q := range questions {
+	for i, c := range calls {
 		wanted := unknown
-		if q.isOrder() {
-			wanted = neverLeft
+		if c.isOrder() {
+			wanted = notSent
 		}
-		wanted.check(t, q.name, answers[i])
+		wanted.check(t, c.name, answers[i])
 	}
 }
 
-// connections: where none comes about, nothing was sent.
+// connections checks that a failed connection counts as nothing sent.
 func connections(t *testing.T, connect Connect) {
 	t.Run("refused, at once", func(t *testing.T) {
 		t.Parallel()
 		// An address that no other test listens on.
-		checkNothingSent(t, connect(t, Link{URL: "http://127.77.1.9:9", Timeout: patience}))
+		checkNothingSent(t, connect(t, Link{URL: "http://127.77.1.9:9", Timeout: longTimeout}))
 	})
 	t.Run("no such host", func(t *testing.T) {
 		t.Parallel()
-		checkNothingSent(t, connect(t, Link{URL: "http://provider.invalid", Timeout: impatience}))
+		checkNothingSent(t, connect(t, Link{URL: "http://provider.invalid", Timeout: shortTimeout}))
 	})
 	t.Run("plain HTTP where TLS is expected", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t, nil, func(x *exchange) { x.hangUp() })
-		checkNothingSent(t, connect(t, Link{URL: "https://" + s.address(), Timeout: patience}))
+		checkNothingSent(t, connect(t, Link{URL: "https://" + s.address(), Timeout: longTimeout}))
 		if _, requests := s.counts("CX1"); requests != 0 {
 			t.Errorf("%d requests arrived unencrypted", requests)
 		}
@@ -58,31 +58,32 @@ func connections(t *testing.T, connect Connect) {
 	t.Run("a TLS handshake that is never answered", func(t *testing.T) {
 		t.Parallel()
 		s := serveRaw(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
-		checkNothingSent(t, connect(t, Link{URL: "https://" + s.address(), Timeout: impatience}))
+		checkNothingSent(t, connect(t, Link{URL: "https://" + s.address(), Timeout: shortTimeout}))
 	})
 	t.Run("a TLS handshake that is cut off", func(t *testing.T) {
 		t.Parallel()
 		s := serveRaw(t, reset)
-		checkNothingSent(t, connect(t, Link{URL: "https://" + s.address(), Timeout: patience}))
+		checkNothingSent(t, connect(t, Link{URL: "https://" + s.address(), Timeout: longTimeout}))
 	})
-	t.Run("an open port that hangs up is a connection", func(t *testing.T) {
+	t.Run("closed after the connection: unknown outcome", func(t *testing.T) {
 		t.Parallel()
 		s := serveRaw(t, func(conn net.Conn) { _ = conn.Close() })
-		provider := connect(t, Link{URL: "http://" + s.address(), Timeout: patience})
-		for _, q := range questions {
-			unknown.check(t, q.name, q.ask(provider, sample(q.kind, "CX1", "9812345678")))
+		provider := connect(t, Link{URL: "http://" + s.address(), Timeout: longTimeout})
+		for _, c := range calls {
+			unknown.check(t, c.name, c.do(provider, sample(c.kind, "CX1", "9812345678")))
 		}
 	})
 }
 
-// certificates: nobody is told anything who cannot prove who they are.
+// certificates checks that nothing is sent to a server without a valid
+// certificate.
 func certificates(t *testing.T, connect Connect) {
-	trusted, stranger := newAuthority(t), newAuthority(t)
+	trusted, other := newAuthority(t), newAuthority(t)
 	confirms := func(x *exchange) {
 		x.send(good(appliedTo(sample(operation.Renew, "CX1", "9812345678")).String()).bytes())
 	}
 	link := func(s *server) Link {
-		return Link{URL: "https://" + s.address(), CAFile: trusted.file, Timeout: patience}
+		return Link{URL: "https://" + s.address(), CAFile: trusted.file, Timeout: longTimeout}
 	}
 
 	for version, name := range map[uint16]string{tls.VersionTLS12: "TLS 1.2", tls.VersionTLS13: "TLS 1.3"} {
@@ -92,8 +93,8 @@ func certificates(t *testing.T, connect Connect) {
 				Certificates: []tls.Certificate{trusted.issue(t, "127.0.0.1", 2100)}, MinVersion: version, MaxVersion: version,
 			}, confirms)
 			provider := connect(t, link(s))
-			for _, q := range questions {
-				confirmed.check(t, q.name, q.ask(provider, sample(q.kind, "CX1", "9812345678")))
+			for _, c := range calls {
+				confirmed.check(t, c.name, c.do(provider, sample(c.kind, "CX1", "9812345678")))
 			}
 		})
 	}
@@ -102,14 +103,14 @@ func certificates(t *testing.T, connect Connect) {
 		name   string
 		server *tls.Config
 	}{
-		{"another authority", &tls.Config{Certificates: []tls.Certificate{stranger.issue(t, "127.0.0.1", 2100)}}},
+		{"another authority", &tls.Config{Certificates: []tls.Certificate{other.issue(t, "127.0.0.1", 2100)}}},
 		{"another host", &tls.Config{Certificates: []tls.Certificate{trusted.issue(t, "127.0.0.2", 2100)}}},
 		{"expired", &tls.Config{Certificates: []tls.Certificate{trusted.issue(t, "127.0.0.1", 2001)}}},
 		{"TLS 1.1 at most", &tls.Config{
 			Certificates: []tls.Certificate{trusted.issue(t, "127.0.0.1", 2100)},
 			MinVersion:   tls.VersionTLS10, MaxVersion: tls.VersionTLS11,
 		}},
-		{"wants a certificate of us, TLS 1.2", &tls.Config{
+		{"requires a client certificate, TLS 1.2", &tls.Config{
 			Certificates: []tls.Certificate{trusted.issue(t, "127.0.0.1", 2100)},
 			ClientAuth:   tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12,
 		}},
@@ -125,22 +126,22 @@ func certificates(t *testing.T, connect Connect) {
 		})
 	}
 
-	// In TLS 1.3 the client is through with the handshake, and has sent its
-	// request, before it learns that it was turned away.
-	t.Run("wants a certificate of us, TLS 1.3", func(t *testing.T) {
+	// In TLS 1.3 the client completes the handshake and sends its request before
+	// it learns that the server refused it.
+	t.Run("requires a client certificate, TLS 1.3", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t, &tls.Config{
 			Certificates: []tls.Certificate{trusted.issue(t, "127.0.0.1", 2100)},
 			ClientAuth:   tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13,
 		}, confirms)
 		provider := connect(t, link(s))
-		for _, q := range questions {
-			unknown.check(t, q.name, q.ask(provider, sample(q.kind, "CX1", "9812345678")))
+		for _, c := range calls {
+			unknown.check(t, c.name, c.do(provider, sample(c.kind, "CX1", "9812345678")))
 		}
 	})
 }
 
-// authority signs certificates.
+// authority is a certificate authority.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -173,7 +174,7 @@ func newAuthority(t testing.TB) *authority {
 	return &authority{certificate: certificate, key: key, file: file}
 }
 
-// issue makes a certificate for an address that is good until a year begins.
+// issue makes a certificate for an address, valid until the given year begins.
 func (a *authority) issue(t testing.TB, address string, until int) tls.Certificate {
 	key := newKey(t)
 	template := &x509.Certificate{

@@ -8,10 +8,10 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// cutting is one way to cut a connection.
+// cutting is one way to cut off a connection.
 type cutting struct {
 	name string
-	// answer: it is the answer that is cut, not the question.
+	// answer: the reply is cut, not the request.
 	answer bool
 	// reused: the connection has carried another exchange before.
 	reused bool
@@ -22,43 +22,43 @@ type cutting struct {
 func hangUp(conn net.Conn) { _ = conn.Close() }
 
 var cuttings = []cutting{
-	{"the question, closed", false, false, response.bytes, hangUp},
-	{"the question on a used connection, reset", false, true, response.bytes, reset},
+	{"the request, closed", false, false, response.bytes, hangUp},
+	{"the request on a used connection, reset", false, true, response.bytes, reset},
 	{"the answer with its length, closed", true, false, response.bytes, hangUp},
 	{"the answer in chunks, reset", true, false, response.chunked, reset},
 	{"the answer with its length on a used connection, reset", true, true, response.bytes, reset},
 	{"the answer in chunks on a used connection, closed", true, true, response.chunked, hangUp},
 }
 
-// cuts: a connection may end after any byte of a question or of its answer.
-// Until the last byte of the answer has come, nothing is known, and whatever
-// comes of it, an order arrives once at most.
+// cuts ends a connection after every byte of a request or of its reply. Until the
+// last byte of the reply has arrived the outcome is unknown, and an order arrives
+// at most once.
 func cuts(t *testing.T, connect Connect) {
 	for _, way := range cuttings {
-		for _, q := range questions {
-			t.Run(way.name+"/"+q.name, func(t *testing.T) {
+		for _, c := range calls {
+			t.Run(way.name+"/"+c.name, func(t *testing.T) {
 				t.Parallel()
-				way.everywhere(t, connect, q)
+				way.everywhere(t, connect, c)
 			})
 		}
 	}
 }
 
-// everywhere cuts after every number of bytes. Each question has a reference of
-// its own, all of one length.
-func (way cutting) everywhere(t *testing.T, connect Connect, q question) {
-	order := func(n int) operation.Order { return sample(q.kind, fmt.Sprintf("CX%06d", n), "9812345678") }
+// everywhere cuts after every number of bytes. Each call has its own reference,
+// all of one length.
+func (way cutting) everywhere(t *testing.T, connect Connect, c call) {
+	order := func(n int) operation.Order { return sample(c.kind, fmt.Sprintf("CX%06d", n), "9812345678") }
 	s := serve(t, nil, func(x *exchange) {
-		x.send(way.encode(good(appliedTo(sample(q.kind, referenceIn(x), "9812345678")).String())))
+		x.send(way.encode(good(appliedTo(sample(c.kind, referenceIn(x), "9812345678")).String())))
 	})
-	path := dig(t, s.address())
-	link := Link{URL: "http://" + path.address(), Timeout: patience}
+	path := newTunnel(t, s.address())
+	link := Link{URL: "http://" + path.address(), Timeout: longTimeout}
 	provider := connect(t, link)
 
-	// One that passes shows how long question and answer are.
-	confirmed.check(t, "uncut", q.ask(provider, order(0)))
-	asked, answered, _, _ := path.seen()
-	length := asked
+	// An uncut exchange measures the request and the reply.
+	confirmed.check(t, "uncut", c.do(provider, order(0)))
+	requested, answered, _, _ := path.seen()
+	length := requested
 	if way.answer {
 		length = answered
 	}
@@ -66,11 +66,11 @@ func (way cutting) everywhere(t *testing.T, connect Connect, q question) {
 	ask := func() (operation.Order, operation.Reply) {
 		next++
 		o := order(next)
-		return o, q.ask(provider, o)
+		return o, c.do(provider, o)
 	}
 	for after := 0; after <= length; {
 		if way.answer && after == length {
-			break // that is no cut
+			break // nothing left to cut
 		}
 		if !way.reused {
 			provider = connect(t, link)
@@ -84,25 +84,25 @@ func (way cutting) everywhere(t *testing.T, connect Connect, q question) {
 			t.Fatalf("the cut after %d of %d bytes was not made: %+v", after, length, got)
 		}
 		if way.reused && onFresh {
-			continue // the used connection was not back in time; once more
+			continue // the used connection was not idle in time; try again
 		}
-		way.check(t, s, q, o, got, after, length)
+		way.check(t, s, c, o, got, after, length)
 		after++
 	}
 }
 
-func (way cutting) check(t *testing.T, s *server, q question, order operation.Order, got operation.Reply, after, length int) {
+func (way cutting) check(t *testing.T, s *server, c call, order operation.Order, got operation.Reply, after, length int) {
 	t.Helper()
 	wanted := unknown
-	if q.name == "status" && way.reused && got.Outcome == operation.Confirmed {
-		// A question that changes nothing may be put again, and was: the
-		// whole answer has come by another connection.
+	if c.name == "status" && way.reused && got.Outcome == operation.Confirmed {
+		// A status call changes nothing, so it may be retried: the whole reply
+		// came over another connection.
 		wanted = confirmed
 	}
 	if wrong := wanted.mismatch(got); wrong != "" {
 		t.Fatalf("cut after %d of %d bytes: %s", after, length, wrong)
 	}
-	if !q.isOrder() {
+	if !c.isOrder() {
 		return
 	}
 	want := 0

@@ -11,7 +11,7 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// Link is where and how a provider under test is to be reached.
+// Link is the address of a provider, and how to connect to it.
 type Link struct {
 	URL string
 	// CAFile is the only authority to trust, for https.
@@ -23,20 +23,19 @@ type Link struct {
 type Connect func(t testing.TB, link Link) operation.Provider
 
 const (
-	// patience is never exhausted on a machine that is merely busy.
-	patience = 2 * time.Minute
-	// impatience is for answers that never come. It is mostly long enough for a
-	// question to arrive; where a machine is so busy that one does not, more is
-	// needed.
-	impatience = time.Second
+	// longTimeout does not expire, even on a busy machine.
+	longTimeout = 2 * time.Minute
+	// shortTimeout is for replies that never come. On a very busy machine it may
+	// expire before the request arrives.
+	shortTimeout = time.Second
 )
 
-// Faults holds a provider's client against everything a provider, or whatever
-// stands before it, can do wrong in one call. Whatever happens, an order is sent
-// at most once, and only a clear word counts.
+// Faults tests a provider's client with everything that a provider, or a proxy
+// before it, can do wrong in one call. An order is sent at most once, and only a
+// valid reply confirms or rejects it.
 func Faults(t *testing.T, connect Connect) {
-	t.Run("Spoilt", func(t *testing.T) { spoiltAnswers(t, connect) })
-	t.Run("Clear", func(t *testing.T) { clearAnswers(t, connect) })
+	t.Run("Malformed", func(t *testing.T) { malformedReplies(t, connect) })
+	t.Run("Definite", func(t *testing.T) { definiteReplies(t, connect) })
 	t.Run("Silence", func(t *testing.T) { silence(t, connect) })
 	t.Run("Cuts", func(t *testing.T) { cuts(t, connect) })
 	t.Run("Connections", func(t *testing.T) { connections(t, connect) })
@@ -44,37 +43,37 @@ func Faults(t *testing.T, connect Connect) {
 	t.Run("Resending", func(t *testing.T) { resending(t, connect) })
 }
 
-// spoilt is an answer that would confirm the order if it were not for one flaw.
-type spoilt struct {
+// malformed is a reply that would confirm the order but for one defect.
+type malformed struct {
 	name string
 	raw  func(operation.Order) string
-	// only is the one question it is an answer to; empty means all.
+	// only is the one call that gets this reply; empty means all.
 	only string
 }
 
-// body spoils what the answer says.
-func body(name string, change func(fields) fmt.Stringer) spoilt {
-	return spoilt{name: name, raw: func(order operation.Order) string {
+// body changes the fields of the reply.
+func body(name string, change func(fields) fmt.Stringer) malformed {
+	return malformed{name: name, raw: func(order operation.Order) string {
 		return good(change(appliedTo(order)).String()).bytes()
 	}}
 }
 
-// text spoils the answer's text.
-func text(name string, change func(string) string) spoilt {
-	return spoilt{name: name, raw: func(order operation.Order) string {
+// text changes the body's text.
+func text(name string, change func(string) string) malformed {
+	return malformed{name: name, raw: func(order operation.Order) string {
 		return good(change(appliedTo(order).String())).bytes()
 	}}
 }
 
-// whole spoils the response around the answer.
-func whole(name string, change func(response) response) spoilt {
-	return spoilt{name: name, raw: func(order operation.Order) string {
+// whole changes the HTTP response around the body.
+func whole(name string, change func(response) response) malformed {
+	return malformed{name: name, raw: func(order operation.Order) string {
 		return change(good(appliedTo(order).String())).bytes()
 	}}
 }
 
-func spoiltTable() []spoilt {
-	rows := []spoilt{
+func malformedTable() []malformed {
+	rows := []malformed{
 		body("no status", func(f fields) fmt.Stringer { return f.without("status") }),
 		body("status in capitals", func(f fields) fmt.Stringer { return f.set("status", `"APPLIED"`) }),
 		body("status with a space", func(f fields) fmt.Stringer { return f.set("status", `"applied "`) }),
@@ -191,49 +190,49 @@ func spoiltTable() []spoilt {
 	} {
 		rows = append(rows, whole("says applied with "+code, func(r response) response {
 			if code == "204 No Content" || code == "304 Not Modified" {
-				r.body = "" // they cannot have one
+				r.body = "" // these statuses have none
 			}
 			return r.as(code)
 		}))
 	}
 	for _, code := range []string{"400 Bad Request", "404 Not Found", "409 Conflict"} {
-		rows = append(rows, spoilt{name: "no JSON with " + code, raw: func(operation.Order) string {
+		rows = append(rows, malformed{name: "no JSON with " + code, raw: func(operation.Order) string {
 			return response{code, []string{"Content-Type: text/html"}, "<h1>no</h1>"}.bytes()
 		}})
 	}
 	for _, code := range []string{"500 Internal Server Error", "502 Bad Gateway", "503 Service Unavailable", "302 Found", "201 Created"} {
-		rows = append(rows, spoilt{name: "rejects with " + code, raw: func(order operation.Order) string {
+		rows = append(rows, malformed{name: "rejects with " + code, raw: func(order operation.Order) string {
 			return good(rejects(order).String()).as(code).bytes()
 		}})
 	}
 	return append(rows,
-		spoilt{name: "rejects another reference", raw: func(order operation.Order) string {
+		malformed{name: "rejects another reference", raw: func(order operation.Order) string {
 			return good(rejects(order).set("reference", `"CX0"`).String()).as("422 Unprocessable Content").bytes()
 		}},
-		spoilt{name: "rejects without a reference", raw: func(order operation.Order) string {
+		malformed{name: "rejects without a reference", raw: func(order operation.Order) string {
 			return good(rejects(order).without("reference").String()).as("422 Unprocessable Content").bytes()
 		}},
-		spoilt{name: "rejects about another component", raw: func(order operation.Order) string {
+		malformed{name: "rejects about another component", raw: func(order operation.Order) string {
 			return good(rejects(order).set("component", `"TV-OTHER"`).String()).bytes()
 		}},
-		spoilt{name: "rejects without a message", raw: func(order operation.Order) string {
+		malformed{name: "rejects without a message", raw: func(order operation.Order) string {
 			return good(rejects(order).without("message").String()).bytes()
 		}},
-		spoilt{name: "an error object of its own", raw: func(operation.Order) string {
+		malformed{name: "an error object of its own", raw: func(operation.Order) string {
 			return good(`{"error":"no such line"}`).as("400 Bad Request").bytes()
 		}},
 	)
 }
 
-// repeatsPassword gives the password of an activation back in some field. What
-// no longer knows the password could not tell.
-func repeatsPassword(in string) spoilt {
+// repeatsPassword returns the password of an activation in some field. Only the
+// activation's client knows the password and can recognize it.
+func repeatsPassword(in string) malformed {
 	row := body(in+" repeats the password", func(f fields) fmt.Stringer { return f.set(in, quote(secretPassword)) })
 	row.only = "activate"
 	return row
 }
 
-// escaped repeats a name in a spelling that means the same.
+// escaped repeats a field with its name escaped.
 func escaped(f fields) fmt.Stringer {
 	return raw(strings.TrimSuffix(f.String(), "}") + `,"\u0073tatus":"applied"}`)
 }
@@ -250,33 +249,33 @@ func zipped(text string) string {
 	return packed.String()
 }
 
-// spoiltAnswers: whatever is not to the letter leaves the outcome unknown, to an
-// order as to a question about one, and is asked only once.
-func spoiltAnswers(t *testing.T, connect Connect) {
-	for _, row := range spoiltTable() {
+// malformedReplies checks that an invalid reply leaves the outcome unknown, for
+// orders and for status and void, and that the call is not repeated.
+func malformedReplies(t *testing.T, connect Connect) {
+	for _, row := range malformedTable() {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			for _, q := range questions {
-				if row.only != "" && row.only != q.name {
+			for _, c := range calls {
+				if row.only != "" && row.only != c.name {
 					continue
 				}
-				order := sample(q.kind, "CX1", "9812345678")
+				order := sample(c.kind, "CX1", "9812345678")
 				s := serve(t, nil, func(x *exchange) {
 					x.send(row.raw(order))
 					x.hangUp()
 				})
-				got := q.ask(connect(t, Link{URL: "http://" + s.address(), Timeout: patience}), order)
-				unknown.check(t, q.name, got)
-				s.checkAskedOnce(t, q, order)
+				got := c.do(connect(t, Link{URL: "http://" + s.address(), Timeout: longTimeout}), order)
+				unknown.check(t, c.name, got)
+				s.checkSentOnce(t, c, order)
 			}
 		})
 	}
 }
 
-func (s *server) checkAskedOnce(t testing.TB, q question, order operation.Order) {
+func (s *server) checkSentOnce(t testing.TB, c call, order operation.Order) {
 	t.Helper()
 	effects, requests := s.counts(order.Reference)
-	if q.isOrder() && effects != 1 || !q.isOrder() && effects != 0 || requests != 1 {
-		t.Errorf("%s: %d effects of %d requests; want the order to arrive once, and nothing else", q.name, effects, requests)
+	if c.isOrder() && effects != 1 || !c.isOrder() && effects != 0 || requests != 1 {
+		t.Errorf("%s: %d effects of %d requests; want one request, and one effect if it is an order", c.name, effects, requests)
 	}
 }

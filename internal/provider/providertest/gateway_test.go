@@ -19,8 +19,8 @@ import (
 	"github.com/coaxhq/coax/internal/provider/simulator"
 )
 
-// Most of these tests wait for somebody to give up. They do so together,
-// however few processors there are.
+// Most of these tests wait for timeouts, so many run in parallel even on few
+// processors.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "64"); err != nil {
@@ -47,11 +47,11 @@ func connect(t testing.TB, link providertest.Link) operation.Provider {
 	return g
 }
 
-// control steers a simulator the way people do, over HTTP.
+// control configures a simulator over HTTP, as its users do.
 type control struct {
 	*simulator.Simulator
-	url       string
-	impatient operation.Provider
+	url          string
+	shortTimeout operation.Provider
 }
 
 func start(t testing.TB) *control {
@@ -77,7 +77,7 @@ func start(t testing.TB) *control {
 	return &control{s, url, connect(t, providertest.Link{URL: url, Timeout: 3 * time.Second})}
 }
 
-func (c *control) Impatient() operation.Provider { return c.impatient }
+func (c *control) WithShortTimeout() operation.Provider { return c.shortTimeout }
 
 func (c *control) Effects(testing.TB) map[string]int { return c.Simulator.Effects() }
 
@@ -107,8 +107,8 @@ func (c *control) post(t testing.TB, path string, body any) {
 	}
 }
 
-// BenchmarkApply is one order at a time for each of many callers, over real
-// sockets: the most that a whole Coax could do with this provider.
+// BenchmarkApply sends one order at a time for each of many callers, over real
+// sockets: the upper limit of Coax's throughput with this provider.
 func BenchmarkApply(b *testing.B) {
 	control := start(b)
 	provider := connect(b, providertest.Link{URL: control.url, Timeout: time.Minute})

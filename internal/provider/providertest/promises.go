@@ -15,119 +15,119 @@ func addon(order operation.Order, attempt string) operation.Order {
 	return order
 }
 
-func addonFails(h *house) {
+func addonFails(f *fixture) {
 	main := sample(operation.Activate, "CX1", "9000061234")
-	confirmed.check(h, "main", apply(h, main))
+	confirmed.check(f, "main", apply(f, main))
 	for _, attempt := range []string{"-2", "-2.2", "-2.3"} {
-		rejected.check(h, "add-on "+attempt, apply(h, addon(main, attempt)))
-		h.effects("CX1"+attempt, 0)
+		rejected.check(f, "add-on "+attempt, apply(f, addon(main, attempt)))
+		f.effects("CX1"+attempt, 0)
 	}
-	h.effects("CX1", 1)
+	f.effects("CX1", 1)
 }
 
-func addonFailsInOneWord(h *house) {
+func addonFailsByScript(f *fixture) {
 	main := sample(operation.Renew, "CX1", "9812345678")
-	h.Script(h.T, main.Mobile, "addon_fails")
-	confirmed.check(h, "main", apply(h, main))
-	rejected.check(h, "add-on", apply(h, addon(main, "-2")))
-	confirmed.check(h, "add-on, second try", apply(h, addon(main, "-2.2")))
+	f.Script(f.T, main.Mobile, "addon_fails")
+	confirmed.check(f, "main", apply(f, main))
+	rejected.check(f, "add-on", apply(f, addon(main, "-2")))
+	confirmed.check(f, "add-on, second try", apply(f, addon(main, "-2.2")))
 }
 
-func notFound(h *house) {
-	missing.check(h, "status", status(h, sample(operation.Renew, "CX-NOBODY", "9812345678")))
-	if effects := h.Effects(h.T); len(effects) != 0 {
-		h.Errorf("a question had effects: %v", effects)
+func notFound(f *fixture) {
+	missing.check(f, "status", status(f, sample(operation.Renew, "CX-UNKNOWN", "9812345678")))
+	if effects := f.Effects(f.T); len(effects) != 0 {
+		f.Errorf("a status call had effects: %v", effects)
 	}
 }
 
-func voidFirst(h *house) {
+func voidFirst(f *fixture) {
 	for i, kind := range kinds {
 		order := sample(kind, fmt.Sprintf("CX%d", i), "9812345678")
-		rejected.check(h, "void", void(h, order))
-		rejected.check(h, "status", status(h, order))
-		rejected.check(h, "the order, late", apply(h, order))
-		rejected.check(h, "void again", void(h, order))
-		h.effects(order.Reference, 0)
+		rejected.check(f, "void", void(f, order))
+		rejected.check(f, "status", status(f, order))
+		rejected.check(f, "the order, late", apply(f, order))
+		rejected.check(f, "void again", void(f, order))
+		f.effects(order.Reference, 0)
 	}
 }
 
-func sameReferenceAtOnce(h *house) {
+func sameReferenceConcurrently(f *fixture) {
 	for i, kind := range kinds {
 		order := sample(kind, fmt.Sprintf("CX%d", i), "9812345678")
-		answers := atOnce(32, func(int) operation.Reply { return apply(h, order) })
-		h.effects(order.Reference, 1)
+		answers := concurrently(32, func(int) operation.Reply { return apply(f, order) })
+		f.effects(order.Reference, 1)
 
-		settled := status(h, order)
-		confirmed.check(h, "status", settled)
+		settled := status(f, order)
+		confirmed.check(f, "status", settled)
 		for _, answer := range answers {
-			// One that comes while another is being worked on may be told
-			// so; a definite answer is the same for all.
+			// An order that arrives while another is pending may get an
+			// unknown outcome; a definite outcome is the same for all.
 			if answer.Outcome == operation.Rejected || answer.Outcome == operation.Confirmed && answer.Transaction != settled.Transaction {
-				h.Errorf("one of many was answered %+v; want %q or not yet known", answer, settled.Transaction)
+				f.Errorf("a concurrent order was answered %+v; want %q or an unknown outcome", answer, settled.Transaction)
 			}
 		}
 	}
 }
 
-func voidRaces(h *house) {
+func voidRaces(f *fixture) {
 	for i := range 60 {
 		order := sample(kinds[i%len(kinds)], fmt.Sprintf("CX%d", i), fmt.Sprintf("98%08d", i))
 		if i%2 == 0 {
-			h.Script(h.T, order.Mobile, "slow")
+			f.Script(f.T, order.Mobile, "slow")
 		}
-		answers := atOnce(2, func(n int) operation.Reply {
+		answers := concurrently(2, func(n int) operation.Reply {
 			if n == 0 {
-				return apply(h, order)
+				return apply(f, order)
 			}
-			return void(h, order)
+			return void(f, order)
 		})
 		applied, voided := answers[0].Outcome, answers[1].Outcome
 		if applied != voided || applied == operation.Unknown {
-			h.Errorf("order %d: apply says %s, void says %s; want the same, and definite", i, applied, voided)
+			f.Errorf("order %d: apply says %s, void says %s; want the same, and definite", i, applied, voided)
 		}
 		effects := 0
 		if voided == operation.Confirmed {
 			effects = 1
 		}
-		h.effects(order.Reference, effects)
+		f.effects(order.Reference, effects)
 	}
 }
 
-func hungUp(h *house) {
+func hungUp(f *fixture) {
 	gone, hangUp := context.WithCancel(context.Background())
 	hangUp()
 	for i, kind := range kinds {
 		order := sample(kind, fmt.Sprintf("CX%d", i), "9812345678")
-		confirmed.check(h, "apply", h.Apply(gone, order))
-		confirmed.check(h, "status", h.Status(gone, order))
-		confirmed.check(h, "void", h.Void(gone, order))
-		h.effects(order.Reference, 1)
+		confirmed.check(f, "apply", f.Apply(gone, order))
+		confirmed.check(f, "status", f.Status(gone, order))
+		confirmed.check(f, "void", f.Void(gone, order))
+		f.effects(order.Reference, 1)
 	}
 }
 
-func down(h *house) {
-	for _, q := range questions {
-		order := sample(q.kind, "CX-"+q.name, "9812345678")
-		h.Mode(h.T, "down")
-		unknown.check(h, q.name, q.ask(h, order))
-		h.Mode(h.T, "up")
-		missing.check(h, "status once it is up", status(h, order))
-		h.effects(order.Reference, 0)
+func down(f *fixture) {
+	for _, c := range calls {
+		order := sample(c.kind, "CX-"+c.name, "9812345678")
+		f.Mode(f.T, "down")
+		unknown.check(f, c.name, c.do(f, order))
+		f.Mode(f.T, "up")
+		missing.check(f, "status once it is up", status(f, order))
+		f.effects(order.Reference, 0)
 	}
 }
 
-func slow(h *house) {
-	h.Mode(h.T, "slow")
+func slow(f *fixture) {
+	f.Mode(f.T, "slow")
 	order := sample(operation.Renew, "CX1", "9812345678")
-	confirmed.check(h, "apply", apply(h, order))
-	confirmed.check(h, "status", status(h, order))
-	confirmed.check(h, "void", void(h, order))
-	h.effects(order.Reference, 1)
+	confirmed.check(f, "apply", apply(f, order))
+	confirmed.check(f, "status", status(f, order))
+	confirmed.check(f, "void", void(f, order))
+	f.effects(order.Reference, 1)
 }
 
-func anotherOrder(h *house) {
+func anotherOrder(f *fixture) {
 	order := sample(operation.Renew, "CX1", "9812345678")
-	confirmed.check(h, "apply", apply(h, order))
+	confirmed.check(f, "apply", apply(f, order))
 	for _, change := range []func(*operation.Order){
 		func(o *operation.Order) { o.Kind = operation.AdvanceRenew },
 		func(o *operation.Order) { o.SubscriberID = "999999" },
@@ -136,45 +136,45 @@ func anotherOrder(h *house) {
 	} {
 		other := order
 		change(&other)
-		// Neither yes, for it is not what was done, nor no, for that would
-		// refund what was.
-		unknown.check(h, fmt.Sprintf("apply %+v", other), apply(h, other))
+		// Not confirmed, because this order was not carried out; not rejected,
+		// because that would refund the one that was.
+		unknown.check(f, fmt.Sprintf("apply %+v", other), apply(f, other))
 	}
-	h.effects(order.Reference, 1)
+	f.effects(order.Reference, 1)
 }
 
-func notForSale(h *house) {
+func notForSale(f *fixture) {
 	order := sample(operation.Renew, "CX1", "9812345678")
-	order.Component = "TV-NOBODY-SELLS"
-	rejected.check(h, "apply", apply(h, order))
-	h.effects(order.Reference, 0)
+	order.Component = "TV-NOT-SOLD"
+	rejected.check(f, "apply", apply(f, order))
+	f.effects(order.Reference, 0)
 }
 
-func scriptOrder(h *house) {
-	h.Script(h.T, "9812345678", "reject", "gateway_error", "reset_applied")
+func scriptOrder(f *fixture) {
+	f.Script(f.T, "9812345678", "reject", "gateway_error", "reset_applied")
 	for i, wanted := range []want{rejected, unknown, unknown, confirmed} {
 		order := sample(operation.Renew, fmt.Sprintf("CX%d", i), "9812345678")
-		wanted.check(h, order.Reference, apply(h, order))
+		wanted.check(f, order.Reference, apply(f, order))
 		other := sample(operation.Renew, fmt.Sprintf("CY%d", i), "9887654321")
-		confirmed.check(h, other.Reference, apply(h, other))
+		confirmed.check(f, other.Reference, apply(f, other))
 	}
-	h.effects("CX2", 1)
+	f.effects("CX2", 1)
 
-	// Asking again takes nothing from the script: the books have the answer.
-	h.Script(h.T, "9812345678", "reject")
-	confirmed.check(h, "CX3 again", apply(h, sample(operation.Renew, "CX3", "9812345678")))
-	rejected.check(h, "CX4", apply(h, sample(operation.Renew, "CX4", "9812345678")))
+	// A repeated order consumes no scripted outcome: the provider has its result.
+	f.Script(f.T, "9812345678", "reject")
+	confirmed.check(f, "CX3 again", apply(f, sample(operation.Renew, "CX3", "9812345678")))
+	rejected.check(f, "CX4", apply(f, sample(operation.Renew, "CX4", "9812345678")))
 }
 
-// atOnce asks several times at once.
-func atOnce(times int, ask func(int) operation.Reply) []operation.Reply {
+// concurrently makes several calls at the same time.
+func concurrently(times int, do func(int) operation.Reply) []operation.Reply {
 	answers := make([]operation.Reply, times)
 	var all sync.WaitGroup
 	start := make(chan struct{})
 	for i := range answers {
 		all.Go(func() {
 			<-start
-			answers[i] = ask(i)
+			answers[i] = do(i)
 		})
 	}
 	close(start)

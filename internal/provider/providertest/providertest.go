@@ -1,6 +1,6 @@
-// Package providertest is the one suite that a provider passes, over real
-// sockets. Run holds a working provider to what operation.Provider promises;
-// Faults puts a broken one in its place. Neither knows who is being tested.
+// Package providertest is the test suite for implementations of
+// operation.Provider, over real sockets. Run tests them with a working provider;
+// Faults with one that fails on the wire.
 package providertest
 
 import (
@@ -13,55 +13,53 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Control steers the provider behind the one that is tested, and reads its
-// books.
+// Control configures the provider behind the tested client, and reads its
+// records.
 type Control interface {
-	// Script sets what the next orders for a mobile meet, by the scenarios'
+	// Script sets the outcomes of the next orders for a mobile, by the scenarios'
 	// names.
 	Script(t testing.TB, mobile string, outcomes ...string)
 	// Mode switches the provider as a whole: up, down or slow.
 	Mode(t testing.TB, mode string)
-	// Effects counts how often each reference was carried out, as the provider
-	// itself has it.
+	// Effects counts how often the provider carried out each reference.
 	Effects(t testing.TB) map[string]int
-	// Impatient is the same provider for somebody who soon gives up on an
-	// answer.
-	Impatient() operation.Provider
+	// WithShortTimeout returns a client of the same provider with a short timeout.
+	WithShortTimeout() operation.Provider
 }
 
-// Run holds a provider, and the party behind it, against the suite.
+// Run tests a provider's client together with the provider behind it.
 func Run(t *testing.T, newProvider func(testing.TB) (operation.Provider, Control)) {
 	t.Run("Scenarios", func(t *testing.T) { scenarios(t, newProvider) })
 	for _, test := range []struct {
 		name string
-		run  func(*house)
+		run  func(*fixture)
 	}{
 		{"an add-on fails while its main component works", addonFails},
-		{"a script for an add-on that fails needs one word", addonFailsInOneWord},
-		{"what nobody asked for is not found", notFound},
-		{"a void that comes first refuses the order that comes late", voidFirst},
-		{"the same reference many times at once has one effect", sameReferenceAtOnce},
+		{"a script with addon_fails alone rejects the add-on", addonFailsByScript},
+		{"the status of an unknown reference is not found", notFound},
+		{"an order after its void is rejected", voidFirst},
+		{"concurrent orders with one reference have one effect", sameReferenceConcurrently},
 		{"a void that races its order agrees with the effect", voidRaces},
-		{"a caller who hung up does not stop an order", hungUp},
-		{"a provider that is down does nothing and says nothing", down},
-		{"a provider that is slow is still right", slow},
-		{"a reference belongs to its order", anotherOrder},
-		{"a component that is not for sale is refused", notForSale},
-		{"scripts are taken one by one, and by one customer", scriptOrder},
+		{"a canceled context does not stop an order", hungUp},
+		{"a provider that is down carries out nothing", down},
+		{"a slow provider confirms", slow},
+		{"a reference cannot be reused for another order", anotherOrder},
+		{"a component that is not for sale is rejected", notForSale},
+		{"scripts apply in order and to one customer", scriptOrder},
 		{"a password is reset once for each reference", passwordOnce},
-		{"a reset of a password goes as orders go", passwordOutcomes},
-		{"a reset's reference belongs to it", passwordsReference},
+		{"a password reset has the outcomes of orders", passwordOutcomes},
+		{"a reset's reference cannot be reused", passwordsReference},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			provider, control := newProvider(t)
-			test.run(&house{T: t, Provider: provider, Control: control})
+			test.run(&fixture{T: t, Provider: provider, Control: control})
 		})
 	}
 }
 
-// house is a provider under test with words for what tests do.
-type house struct {
+// fixture is a provider under test with its control.
+type fixture struct {
 	*testing.T
 	operation.Provider
 	Control
@@ -70,7 +68,7 @@ type house struct {
 // kinds are the three operations that cost money.
 var kinds = []operation.Kind{operation.Activate, operation.Renew, operation.AdvanceRenew}
 
-// sample is an order with everything in it.
+// sample returns an order with all fields set.
 func sample(kind operation.Kind, reference, mobile string) operation.Order {
 	order := operation.Order{
 		Reference:    reference,
@@ -90,48 +88,48 @@ func sample(kind operation.Kind, reference, mobile string) operation.Order {
 	return order
 }
 
-// secretPassword must turn up nowhere but in an activation or a reset on its way out.
+// secretPassword must appear only in the requests of an activation or a reset.
 const secretPassword = `s3cret"pässword`
 
-// want is what an answer must come to.
+// want is the expected result of a provider call.
 type want struct {
-	verdict   operation.Outcome
-	notFound  bool
-	neverLeft bool
+	outcome  operation.Outcome
+	notFound bool
+	notSent  bool
 }
 
 var (
-	confirmed = want{verdict: operation.Confirmed}
-	rejected  = want{verdict: operation.Rejected}
+	confirmed = want{outcome: operation.Confirmed}
+	rejected  = want{outcome: operation.Rejected}
 	unknown   = want{}
 	missing   = want{notFound: true}
-	neverLeft = want{verdict: operation.Rejected, neverLeft: true}
+	notSent   = want{outcome: operation.Rejected, notSent: true}
 )
 
 func (w want) String() string {
-	text := w.verdict.String()
+	text := w.outcome.String()
 	if w.notFound {
 		text += ", not found"
 	}
-	if w.neverLeft {
-		text += ", never left"
+	if w.notSent {
+		text += ", not sent"
 	}
 	return text
 }
 
-// mismatch says what is wrong with an answer; empty if nothing is. Beside what
-// is wanted it looks after what holds for every answer.
+// mismatch describes how a reply differs from what is wanted or breaks a rule for
+// all replies; it is empty if the reply is right.
 func (w want) mismatch(got operation.Reply) string {
-	came := want{got.Outcome, got.NotFound, got.NotSent}
+	result := want{got.Outcome, got.NotFound, got.NotSent}
 	switch {
-	case came != w:
-		return fmt.Sprintf("answer = %s (%s); want %s", came, got.Detail, w)
+	case result != w:
+		return fmt.Sprintf("answer = %s (%s); want %s", result, got.Detail, w)
 	case got.Outcome == operation.Confirmed && got.Transaction == "":
-		return "a confirmation without the provider's number"
+		return "a confirmation without the provider's transaction number"
 	case got.Outcome == operation.Unknown && got.Detail == "":
-		return "an unknown outcome that staff is told nothing about"
+		return "an unknown outcome without a detail for staff"
 	case leaks(got.Detail), leaks(got.Message), leaks(got.Transaction):
-		return fmt.Sprintf("the password is in the answer: %+v", got)
+		return fmt.Sprintf("the password is in the reply: %+v", got)
 	}
 	return ""
 }
@@ -143,15 +141,15 @@ func (w want) check(t testing.TB, doing string, got operation.Reply) {
 	}
 }
 
-// question is one of the things a provider can be asked about an order.
-type question struct {
+// call is one kind of provider call about an order.
+type call struct {
 	name string
 	kind operation.Kind
-	ask  func(operation.Provider, operation.Order) operation.Reply
+	do   func(operation.Provider, operation.Order) operation.Reply
 }
 
-// questions are the three orders, and what recovery asks later.
-var questions = []question{
+// calls are the three orders, and the calls of recovery.
+var calls = []call{
 	{"activate", operation.Activate, apply},
 	{"renew", operation.Renew, apply},
 	{"advance_renew", operation.AdvanceRenew, apply},
@@ -159,7 +157,7 @@ var questions = []question{
 	{"void", operation.Renew, void},
 }
 
-func (q question) isOrder() bool { return q.name != "status" && q.name != "void" }
+func (c call) isOrder() bool { return c.name != "status" && c.name != "void" }
 
 func apply(p operation.Provider, order operation.Order) operation.Reply {
 	return p.Apply(context.Background(), order)
@@ -173,9 +171,9 @@ func void(p operation.Provider, order operation.Order) operation.Reply {
 	return p.Void(context.Background(), order)
 }
 
-func (h *house) effects(reference string, want int) {
-	h.Helper()
-	if got := h.Effects(h.T)[reference]; got != want {
-		h.Errorf("%s was carried out %d times; want %d", reference, got, want)
+func (f *fixture) effects(reference string, want int) {
+	f.Helper()
+	if got := f.Effects(f.T)[reference]; got != want {
+		f.Errorf("%s was carried out %d times; want %d", reference, got, want)
 	}
 }

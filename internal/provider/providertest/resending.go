@@ -10,9 +10,9 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// trap is a provider that answers the first request on a connection and lets the
-// connection go during the second, as one does that closes idle connections.
-// That is where net/http would send some requests again by itself.
+// trap is a provider that answers the first request on a connection and ends the
+// connection during the second, as if it closed idle connections. There net/http
+// would resend some requests by itself.
 type trap struct {
 	*server
 	sprung atomic.Int64
@@ -31,8 +31,8 @@ func newTrap(t testing.TB, let func(*exchange)) *trap {
 	return caught
 }
 
-// resending: an order goes out once, also over a connection that was in use
-// before and ends under it.
+// resending checks that an order is sent once, even if a reused connection ends
+// during the call.
 func resending(t *testing.T, connect Connect) {
 	endings := map[string]func(*exchange){"closed": (*exchange).hangUp, "reset": (*exchange).reset}
 	for ending, let := range endings {
@@ -40,11 +40,11 @@ func resending(t *testing.T, connect Connect) {
 			t.Run(ending+"/"+string(kind), func(t *testing.T) {
 				t.Parallel()
 				set := newTrap(t, let)
-				provider := connect(t, Link{URL: "http://" + set.address(), Timeout: patience})
+				provider := connect(t, Link{URL: "http://" + set.address(), Timeout: longTimeout})
 				confirmed.check(t, "the first order", apply(provider, sample(kind, "CX1", "9812345678")))
 				unknown.check(t, "the second order", apply(provider, sample(kind, "CX2", "9812345678")))
 				if set.sprung.Load() != 1 {
-					t.Fatal("the second order took another connection, so nothing was tried")
+					t.Fatal("the second order took another connection, so nothing was tested")
 				}
 				for _, sent := range []string{"CX1", "CX2"} {
 					if effects, requests := set.counts(sent); effects != 1 || requests != 2 {
@@ -56,14 +56,13 @@ func resending(t *testing.T, connect Connect) {
 		t.Run(ending+"/void", func(t *testing.T) {
 			t.Parallel()
 			set := newTrap(t, let)
-			provider := connect(t, Link{URL: "http://" + set.address(), Timeout: patience})
+			provider := connect(t, Link{URL: "http://" + set.address(), Timeout: longTimeout})
 			confirmed.check(t, "an order", apply(provider, sample(operation.Renew, "CX1", "9812345678")))
 			unknown.check(t, "a void", void(provider, sample(operation.Renew, "CX1", "9812345678")))
 		})
 	}
 
-	// A trap that catches nobody would look just the same. These are the headers
-	// that make net/http send a request again.
+	// The trap itself works: with these headers net/http resends a request.
 	for _, header := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
 		t.Run("the trap works on "+header, func(t *testing.T) {
 			t.Parallel()

@@ -7,20 +7,19 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// scenario is one way an order can go, and what may be learnt of it afterwards.
+// scenario is one outcome of an order, and the replies to later calls about it.
 type scenario struct {
 	name    string
-	silent  bool // no answer ever comes
+	silent  bool // the provider never answers
 	apply   want
 	effects int
 	status  want
 	void    want
-	// again is the same order once more, after the void: the delayed original,
-	// or a second try.
+	// again is the result of the same order after the void, delayed or retried.
 	again want
 }
 
-// table has the scenarios by their digit in a mobile number.
+// table lists the scenarios by their digit in a mobile number.
 var table = [10]scenario{
 	0: {name: "success", apply: confirmed, effects: 1, status: confirmed, void: confirmed, again: confirmed},
 	1: {name: "reject", apply: rejected, effects: 0, status: rejected, void: rejected, again: rejected},
@@ -34,8 +33,8 @@ var table = [10]scenario{
 	9: {name: "reset_applied", apply: unknown, effects: 1, status: confirmed, void: confirmed, again: confirmed},
 }
 
-// scenarios tries each scenario with each operation, picked by the number and by
-// script, and asks about it afterwards.
+// scenarios tests each scenario with each operation, selected by the mobile number
+// and by script.
 func scenarios(t *testing.T, newProvider func(testing.TB) (operation.Provider, Control)) {
 	for digit, scene := range table {
 		for _, kind := range kinds {
@@ -43,59 +42,59 @@ func scenarios(t *testing.T, newProvider func(testing.TB) (operation.Provider, C
 			t.Run(fmt.Sprintf("%s/%s/by number", scene.name, kind), func(t *testing.T) {
 				t.Parallel()
 				provider, control := newProvider(t)
-				scene.play(&house{t, provider, control}, sample(kind, "CX1", byNumber))
+				scene.play(&fixture{t, provider, control}, sample(kind, "CX1", byNumber))
 			})
 			t.Run(fmt.Sprintf("%s/%s/by script", scene.name, kind), func(t *testing.T) {
 				t.Parallel()
 				provider, control := newProvider(t)
 				control.Script(t, "9812345678", scene.name)
-				scene.play(&house{t, provider, control}, sample(kind, "CX1", "9812345678"))
+				scene.play(&fixture{t, provider, control}, sample(kind, "CX1", "9812345678"))
 			})
 		}
 	}
 }
 
-func (s scenario) play(h *house, order operation.Order) {
-	asked := h.Provider
+func (s scenario) play(f *fixture, order operation.Order) {
+	provider := f.Provider
 	if s.silent {
-		asked = h.Impatient()
+		provider = f.WithShortTimeout()
 	}
-	first := apply(asked, order)
-	s.apply.check(h, "apply", first)
+	first := apply(provider, order)
+	s.apply.check(f, "apply", first)
 	if s.apply == rejected && first.Message == "" {
-		h.Error("a rejection without a word for people")
+		f.Error("a rejection without a message")
 	}
-	h.effects(order.Reference, s.effects)
+	f.effects(order.Reference, s.effects)
 
-	// Answers may be asked for as often as one likes.
+	// Status calls can be repeated.
 	transaction := ""
 	for range 2 {
-		later := status(h.Provider, order)
-		s.status.check(h, "status", later)
+		later := status(f.Provider, order)
+		s.status.check(f, "status", later)
 		transaction = later.Transaction
 	}
 	if s.apply == confirmed && first.Transaction != transaction {
-		h.Errorf("the provider's number is first %q, then %q", first.Transaction, transaction)
+		f.Errorf("the transaction number is first %q, then %q", first.Transaction, transaction)
 	}
 
 	for range 2 {
-		s.void.check(h, "void", void(h.Provider, order))
+		s.void.check(f, "void", void(f.Provider, order))
 	}
-	h.effects(order.Reference, s.effects)
+	f.effects(order.Reference, s.effects)
 	if s.void == unknown {
 		return
 	}
 
-	again := apply(h.Provider, order)
-	s.again.check(h, "apply again", again)
+	again := apply(f.Provider, order)
+	s.again.check(f, "apply again", again)
 	if again.Outcome == operation.Confirmed && again.Transaction != transaction {
-		h.Errorf("the provider's number is %q, and %q when asked again", transaction, again.Transaction)
+		f.Errorf("the transaction number is %q, and %q for the repeated order", transaction, again.Transaction)
 	}
-	h.effects(order.Reference, s.effects)
-	// What a provider has said about an order stays true.
+	f.effects(order.Reference, s.effects)
+	// A definite outcome never changes.
 	final := rejected
 	if s.effects == 1 {
 		final = confirmed
 	}
-	final.check(h, "status in the end", status(h.Provider, order))
+	final.check(f, "status in the end", status(f.Provider, order))
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// server is a provider without manners: it reads requests off bare connections
-// and answers each with whatever bytes a test likes. It carries an order out
-// every time it gets one, so that an order sent twice shows.
+// server is a fake provider: it reads requests from raw connections and answers
+// each with the bytes that a test chooses. It carries out an order every time it
+// arrives, so that tests see an order sent twice.
 type server struct {
 	listener net.Listener
-	// answer deals with one request; it may leave the connection to the next.
+	// answer handles one request; it may leave the connection open for the next.
 	answer func(*exchange)
 
 	mu       sync.Mutex
@@ -33,7 +33,7 @@ type server struct {
 	running  sync.WaitGroup
 }
 
-// exchange is one request as it came over the wire.
+// exchange is one request as it was received.
 type exchange struct {
 	net.Conn
 	request *http.Request
@@ -51,24 +51,24 @@ func serve(t testing.TB, encrypt *tls.Config, answer func(*exchange)) *server {
 		t.Fatal(err)
 	}
 	s := &server{listener: listener, answer: answer, effects: map[string]int{}, open: map[net.Conn]bool{}}
-	s.running.Go(func() { s.accept(encrypt, s.converse) })
+	s.running.Go(func() { s.accept(encrypt, s.serveConn) })
 	t.Cleanup(s.stop)
 	return s
 }
 
-// serveRaw starts a server that hands out bare connections and reads nothing.
-func serveRaw(t testing.TB, deal func(net.Conn)) *server {
+// serveRaw starts a server that passes on raw connections and reads nothing.
+func serveRaw(t testing.TB, handle func(net.Conn)) *server {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &server{listener: listener, effects: map[string]int{}, open: map[net.Conn]bool{}}
-	s.running.Go(func() { s.accept(nil, deal) })
+	s.running.Go(func() { s.accept(nil, handle) })
 	t.Cleanup(s.stop)
 	return s
 }
 
-func (s *server) accept(encrypt *tls.Config, deal func(net.Conn)) {
+func (s *server) accept(encrypt *tls.Config, handle func(net.Conn)) {
 	for {
 		conn, err := s.listener.Accept()
 		if err != nil {
@@ -82,10 +82,10 @@ func (s *server) accept(encrypt *tls.Config, deal func(net.Conn)) {
 			defer s.track(conn, false)
 			defer conn.Close()
 			if encrypt == nil {
-				deal(conn)
+				handle(conn)
 				return
 			}
-			deal(tls.Server(conn, encrypt))
+			handle(tls.Server(conn, encrypt))
 		})
 	}
 }
@@ -112,8 +112,8 @@ func (s *server) stop() {
 	s.running.Wait()
 }
 
-// converse reads one request after the other.
-func (s *server) converse(conn net.Conn) {
+// serveConn handles the requests of one connection in turn.
+func (s *server) serveConn(conn net.Conn) {
 	defer conn.Close()
 	reader := bufio.NewReader(conn)
 	for reused := false; ; reused = true {
@@ -134,7 +134,7 @@ func (s *server) converse(conn net.Conn) {
 	}
 }
 
-// referenceIn is the reference that a request names.
+// referenceIn returns the reference in a request.
 func referenceIn(x *exchange) string {
 	if x.request.Method == http.MethodGet {
 		return x.request.URL.Query().Get("reference")
@@ -146,7 +146,7 @@ func referenceIn(x *exchange) string {
 	return order.Reference
 }
 
-// carryOut does what an order says, whether or not it was done before.
+// carryOut counts an order's effect, even if it was carried out before.
 func (s *server) carryOut(x *exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,11 +162,11 @@ func (s *server) counts(reference string) (effects, requests int) {
 	return s.effects[reference], s.requests
 }
 
-// await polls until a reference was carried out so often. What was sent whole may
-// still be on its way when its sender has given up.
+// await polls until a reference was carried out this many times: a request may
+// arrive after its client has timed out.
 func (s *server) await(t testing.TB, reference string, times int) {
 	t.Helper()
-	for deadline := time.After(patience); ; {
+	for deadline := time.After(longTimeout); ; {
 		if effects, _ := s.counts(reference); effects >= times {
 			return
 		}
@@ -180,13 +180,13 @@ func (s *server) await(t testing.TB, reference string, times int) {
 
 func (s *server) address() string { return s.listener.Addr().String() }
 
-// hangUp ends the connection in the ordinary way.
+// hangUp closes the connection.
 func (x *exchange) hangUp() {
 	x.over = true
 	_ = x.Conn.Close()
 }
 
-// reset ends the connection so that the other side's unread bytes are lost.
+// reset ends the connection with a TCP reset.
 func (x *exchange) reset() {
 	x.over = true
 	reset(x.Conn)
@@ -199,16 +199,16 @@ func reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// wait says nothing until the other side has gone.
+// wait sends nothing until the client closes the connection.
 func (x *exchange) wait() {
 	x.over = true
 	_, _ = io.Copy(io.Discard, x.Conn)
 }
 
-// send writes raw bytes. The other side may have left; that is its affair.
+// send writes raw bytes. The client may have closed the connection.
 func (x *exchange) send(raw string) { _, _ = io.WriteString(x.Conn, raw) }
 
-// response is an HTTP answer in bytes, to be spoilt.
+// response is an HTTP response that tests can change.
 type response struct {
 	status  string // "200 OK"
 	headers []string
@@ -229,12 +229,12 @@ func (r response) as(status string) response {
 	return r
 }
 
-// bytes is the response with its length.
+// bytes returns the response with a Content-Length.
 func (r response) bytes() string {
 	return r.head(fmt.Sprintf("Content-Length: %d", len(r.body))) + r.body
 }
 
-// chunked is the same response, its body in three chunks.
+// chunked returns the response with its body in three chunks.
 func (r response) chunked() string {
 	var text bytes.Buffer
 	text.WriteString(r.head("Transfer-Encoding: chunked"))
@@ -246,7 +246,7 @@ func (r response) chunked() string {
 	return text.String()
 }
 
-// endless is the response without a length: it ends with its connection.
+// endless returns the response without a length: it ends with the connection.
 func (r response) endless() string { return r.head("Connection: close") + r.body }
 
 func (r response) head(more string) string {
@@ -256,11 +256,10 @@ func (r response) head(more string) string {
 // field is a name and its value in JSON.
 type field struct{ name, value string }
 
-// fields is an object under construction, in order, so that names can be
-// repeated.
+// fields is a JSON object as an ordered list, so that names can be repeated.
 type fields []field
 
-// appliedTo is the answer that confirms an order.
+// appliedTo returns the reply that confirms an order.
 func appliedTo(order operation.Order) fields {
 	return fields{
 		{"reference", quote(order.Reference)},
@@ -272,7 +271,7 @@ func appliedTo(order operation.Order) fields {
 	}
 }
 
-// rejects is the answer that rejects an order.
+// rejects returns the reply that rejects an order.
 func rejects(order operation.Order) fields {
 	return fields{
 		{"reference", quote(order.Reference)},
@@ -305,7 +304,7 @@ func (f fields) without(name string) fields {
 	return changed
 }
 
-// and adds a field, even one that is there.
+// and adds a field, even if the name exists.
 func (f fields) and(name, value string) fields {
 	return append(f[:len(f):len(f)], field{name, value})
 }
@@ -318,5 +317,5 @@ func (f fields) String() string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// leaks reports whether a text holds the password, however it is quoted.
+// leaks reports whether a text contains the password, quoted or not.
 func leaks(text string) bool { return strings.Contains(text, "s3cret") }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// tunnel is the way to a server, which can be made to end after so many bytes of
-// a question or of its answer.
+// tunnel is a TCP proxy that can end a connection after a number of bytes of a
+// request or of its reply.
 type tunnel struct {
 	listener net.Listener
 	to       string
@@ -15,25 +15,25 @@ type tunnel struct {
 	mu      sync.Mutex
 	armed   *cut
 	fired   bool
-	onFresh bool // the cut met a connection that had carried nothing before
-	// Of the exchange since the last arm: bytes that came in.
-	asked, answered int
-	open            map[net.Conn]bool
-	closed          bool
-	running         sync.WaitGroup
+	onFresh bool // the cut hit a new connection
+	// Bytes received since the last arm.
+	requested, answered int
+	open                map[net.Conn]bool
+	closed              bool
+	running             sync.WaitGroup
 }
 
 // cut is where a connection ends.
 type cut struct {
-	// answer: it is the answer that is cut, not the question.
+	// answer: the reply is cut, not the request.
 	answer bool
-	// after is how many bytes of it still come through.
+	// after is the number of bytes that are still passed on.
 	after int
-	// end is how the client's side ends.
+	// end closes the client's connection.
 	end func(net.Conn)
 }
 
-func dig(t testing.TB, to string) *tunnel {
+func newTunnel(t testing.TB, to string) *tunnel {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -46,18 +46,18 @@ func dig(t testing.TB, to string) *tunnel {
 
 func (w *tunnel) address() string { return w.listener.Addr().String() }
 
-// arm makes the next exchange end as c says; nil lets it pass.
+// arm sets the cut of the next exchange; nil lets it pass.
 func (w *tunnel) arm(c *cut) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.armed, w.fired, w.onFresh, w.asked, w.answered = c, false, false, 0, 0
+	w.armed, w.fired, w.onFresh, w.requested, w.answered = c, false, false, 0, 0
 }
 
-// seen is what came in since the last arm, and how the cut met it.
-func (w *tunnel) seen() (asked, answered int, fired, onFresh bool) {
+// seen returns the bytes received since the last arm, and whether the cut was made.
+func (w *tunnel) seen() (requested, answered int, fired, onFresh bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.asked, w.answered, w.fired, w.onFresh
+	return w.requested, w.answered, w.fired, w.onFresh
 }
 
 func (w *tunnel) accept() {
@@ -74,19 +74,18 @@ func (w *tunnel) accept() {
 		if !w.track(client, server) {
 			return
 		}
-		// Written by the questions' side alone before the first answer comes.
 		used := &usage{}
 		w.running.Go(func() { w.carry(client, server, client, false, used) })
 		w.running.Go(func() { w.carry(server, client, client, true, used) })
 	}
 }
 
-// usage is what a connection has been used for.
+// usage is the state of one connection.
 type usage struct {
 	sync.Mutex
-	answered bool // it has brought an answer before
-	// ended: it was cut after what it carries now, and brings nothing back. A server
-	// may answer a whole question before its connection is closed.
+	answered bool // it has carried a reply before
+	// ended: the connection was cut and passes nothing more. A server may answer a
+	// whole request before its connection is closed.
 	ended bool
 }
 
@@ -113,16 +112,16 @@ func (w *tunnel) carry(from, to, client net.Conn, answer bool, used *usage) {
 	}
 }
 
-// allow says how much of what came in goes on, and whether the way ends there.
+// allow returns the part to pass on, and how to end the connection if it is cut there.
 func (w *tunnel) allow(part []byte, answer bool, used *usage) ([]byte, func(net.Conn)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before := w.asked
+	before := w.requested
 	if answer {
 		before = w.answered
 		w.answered += len(part)
 	} else {
-		w.asked += len(part)
+		w.requested += len(part)
 	}
 	used.Lock()
 	defer used.Unlock()
@@ -133,7 +132,6 @@ func (w *tunnel) allow(part []byte, answer bool, used *usage) ([]byte, func(net.
 	used.answered = used.answered || answer
 	if c := w.armed; c != nil && c.answer == answer && before+len(part) >= c.after {
 		w.armed, w.fired, used.ended = nil, true, true
-		// An answer's own connection has carried its question at least.
 		w.onFresh = fresh
 		return part[:max(0, c.after-before)], c.end
 	}

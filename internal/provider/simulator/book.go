@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// state is where an order stands in the provider's books.
+// state is the state of an order in the provider's records.
 type state string
 
 const (
-	heard      state = ""        // it came by and left nothing behind
-	pending    state = "pending" // it is being worked on; forgotten by a restart
+	received   state = ""        // it was received and had no effect
+	pending    state = "pending" // in progress; lost in a restart
 	applied    state = "applied"
 	rejected   state = "rejected"
 	voided     state = "voided"
 	unknowable state = "unknowable"
 )
 
-// order is one reference in the books.
+// order is the record of one reference.
 type order struct {
 	Reference    string `json:"reference"`
 	Kind         string `json:"kind,omitempty"`
@@ -31,7 +31,7 @@ type order struct {
 	Message      string `json:"message,omitempty"`
 }
 
-// Call is one thing the simulator was asked, and what it did.
+// Call is one call that the simulator received, and its result.
 type Call struct {
 	Reference string `json:"reference"`
 	// Kind is activate, renew, advance_renew, reset_password, status, void or
@@ -43,10 +43,10 @@ type Call struct {
 	Applied      bool   `json:"applied"`
 	Mobile       string `json:"mobile,omitempty"`
 	SubscriberID string `json:"subscriber_id,omitempty"`
-	// Outcome is what an order met; empty where the books had the answer.
+	// Outcome is the outcome of an order; empty if it was decided before.
 	Outcome Outcome `json:"outcome,omitempty"`
-	// Answer is what was said: a status of the protocol, or none, dropped,
-	// 503, wrong_reference, conflict, listed.
+	// Answer is the reply: a status of the protocol, or none, dropped, 503,
+	// wrong_reference, conflict, listed.
 	Answer        string    `json:"answer"`
 	Transaction   string    `json:"transaction_id,omitempty"`
 	Months        int       `json:"months,omitempty"`
@@ -56,118 +56,118 @@ type Call struct {
 	At            time.Time `json:"at,omitzero"`
 }
 
-// book is the provider's memory. Everything in it happens under one lock, so
-// that an order is decided once however many calls name it. The lock is let go
-// only while a decision travels to the disk, for many can share one journey; its
-// reference is nobody's to read or change until it has arrived.
+// book holds the provider's records. One lock guards them, so that an order is
+// decided once, even with concurrent calls. The lock is released while a decision
+// is written to disk, so that one write can hold many decisions; until it is
+// written, its reference can be neither read nor changed.
 type book struct {
 	mu       sync.Mutex
 	orders   map[string]*order
 	effects  map[string]int
-	numbered int // transaction numbers given out
+	numbered int // the last transaction number
 	calls    []*Call
 	byMobile map[string][]*Call
 	journal  *journal // nil: in memory only
-	// travelling holds the references with a decision on its way to the disk;
-	// the channel is closed when that is over.
-	travelling map[string]chan struct{}
+	// inFlight holds the references whose decision is being written to disk; the
+	// channel is closed when the write ends.
+	inFlight map[string]chan struct{}
 }
 
-// lockFor locks the book when nothing about a reference is under way.
+// lockFor locks the book once no decision on a reference is in flight.
 func (b *book) lockFor(reference string) {
 	for {
 		b.mu.Lock()
-		arrival, under := b.travelling[reference]
-		if !under {
+		done, busy := b.inFlight[reference]
+		if !busy {
 			return
 		}
 		b.mu.Unlock()
-		<-arrival
+		<-done
 	}
 }
 
-// record writes a decision to the disk. It is called with the lock held, lets go
-// of it meanwhile, and holds it again when it returns.
-func (b *book) record(reference string, happened entry) error {
-	lines, err := b.journal.put(happened, durably)
+// persist writes a decision to disk. It is called with the lock held, releases it
+// during the write, and holds it again when it returns.
+func (b *book) persist(reference string, happened entry) error {
+	lines, err := b.journal.append(happened, synced)
 	if err != nil || lines == nil {
 		return err // in memory there is nothing to wait for
 	}
-	arrival := make(chan struct{})
-	b.travelling[reference] = arrival
+	done := make(chan struct{})
+	b.inFlight[reference] = done
 	b.mu.Unlock()
 	err = b.journal.flush(lines)
 	b.mu.Lock()
-	delete(b.travelling, reference)
-	close(arrival)
+	delete(b.inFlight, reference)
+	close(done)
 	return err
 }
 
-// standing is how an order that comes in relates to the books.
-type standing int
+// claimResult is the result of claiming a reference for an order.
+type claimResult int
 
 const (
-	taken   standing = iota // it is the caller's to decide
-	known                   // it is decided, or somebody else is at it
-	another                 // the reference belongs to another order
+	claimed  claimResult = iota // the caller decides the order
+	known                       // the order is decided, or pending in another call
+	conflict                    // the reference belongs to another order
 )
 
-// hear lists a call before anything is done about it. A question names only a
-// reference; whose it is the books may know.
-func (b *book) hear(call Call) *Call {
+// logCall adds a call to the list before it is handled. A status call has only a
+// reference; the customer comes from the records.
+func (b *book) logCall(call Call) *Call {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if about, found := b.orders[call.Reference]; found && call.Mobile == "" {
 		call.Mobile, call.SubscriberID, call.Component = about.Mobile, about.SubscriberID, about.Component
 	}
-	b.list(&call)
+	b.appendCall(&call)
 	return &call
 }
 
-func (b *book) list(call *Call) {
+func (b *book) appendCall(call *Call) {
 	b.calls = append(b.calls, call)
 	if call.Mobile != "" {
 		b.byMobile[call.Mobile] = append(b.byMobile[call.Mobile], call)
 	}
 }
 
-// take makes an order pending in the caller's hands, unless the books have it.
-func (b *book) take(asked order) (order, standing) {
-	b.lockFor(asked.Reference)
+// claim makes an order pending for the caller, unless its reference is known.
+func (b *book) claim(requested order) (order, claimResult) {
+	b.lockFor(requested.Reference)
 	defer b.mu.Unlock()
-	has, found := b.orders[asked.Reference]
+	has, found := b.orders[requested.Reference]
 	switch {
 	case !found:
-		asked.State = pending
-		b.orders[asked.Reference] = &asked
-		return asked, taken
+		requested.State = pending
+		b.orders[requested.Reference] = &requested
+		return requested, claimed
 	case has.State == voided:
 		return *has, known
-	case has.Kind != asked.Kind || has.SubscriberID != asked.SubscriberID || has.Mobile != asked.Mobile || has.Component != asked.Component:
-		return *has, another
-	case has.State == heard, has.State == unknowable:
+	case has.Kind != requested.Kind || has.SubscriberID != requested.SubscriberID || has.Mobile != requested.Mobile || has.Component != requested.Component:
+		return *has, conflict
+	case has.State == received, has.State == unknowable:
 		has.State = pending
-		return *has, taken
+		return *has, claimed
 	}
 	return *has, known
 }
 
-// meets notes which outcome an order was given.
-func (b *book) meets(call *Call, outcome Outcome) {
+// setOutcome records the outcome of an order.
+func (b *book) setOutcome(call *Call, outcome Outcome) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	call.Outcome = outcome
 }
 
-// decision is what is to become of a pending order, and what is said about it.
+// decision is the new state of a pending order, and the reply to it.
 type decision struct {
 	state   state
 	message string
 	answer  string
 }
 
-// decide settles a pending order and returns it as it then stands. If it was
-// voided in the meantime, that stands and nothing is carried out.
+// decide settles a pending order and returns its record. If it was voided in the
+// meantime it stays voided, and nothing is carried out.
 func (b *book) decide(call *Call, made decision) (order, error) {
 	b.lockFor(call.Reference)
 	defer b.mu.Unlock()
@@ -176,7 +176,7 @@ func (b *book) decide(call *Call, made decision) (order, error) {
 		if made.answer == string(made.state) {
 			made.answer = has.toOrder().Status
 		}
-		b.note(call, made.answer)
+		b.recordAnswer(call, made.answer)
 		return *has, nil
 	}
 	next, said := *has, *call
@@ -186,17 +186,17 @@ func (b *book) decide(call *Call, made decision) (order, error) {
 		next.Transaction = fmt.Sprintf("SIM-%08d", b.numbered)
 		said.Applied, said.Transaction = true, next.Transaction
 	}
-	if err := b.record(call.Reference, entry{Order: &next, Call: &said}); err != nil {
-		has.State = heard
-		b.note(call, "503")
+	if err := b.persist(call.Reference, entry{Order: &next, Call: &said}); err != nil {
+		has.State = received
+		b.recordAnswer(call, "503")
 		return *has, err
 	}
-	b.enter(next)
+	b.store(next)
 	*call = said
 	return next, nil
 }
 
-// void closes a reference for good, unless it was carried out.
+// void closes a reference permanently, unless it was carried out.
 func (b *book) void(call *Call) (order, error) {
 	b.lockFor(call.Reference)
 	defer b.mu.Unlock()
@@ -208,37 +208,36 @@ func (b *book) void(call *Call) (order, error) {
 	}
 	switch stands.State {
 	case applied:
-		b.note(call, "applied")
+		b.recordAnswer(call, "applied")
 		return stands, nil
 	case rejected, voided:
-		b.note(call, "voided")
+		b.recordAnswer(call, "voided")
 		return stands, nil
 	case unknowable:
-		b.note(call, "503")
+		b.recordAnswer(call, "503")
 		return stands, nil
 	}
 	said := *call
 	stands.State, said.Answer = voided, "voided"
-	if err := b.record(call.Reference, entry{Order: &stands, Call: &said}); err != nil {
-		b.note(call, "503")
+	if err := b.persist(call.Reference, entry{Order: &stands, Call: &said}); err != nil {
+		b.recordAnswer(call, "503")
 		return stands, err
 	}
-	b.enter(stands)
+	b.store(stands)
 	*call = said
 	return stands, nil
 }
 
-// enter makes a decided order part of the books. It is the one place where
-// something is carried out.
-func (b *book) enter(decided order) {
+// store adds a decided order to the records. Orders are carried out only here.
+func (b *book) store(decided order) {
 	if decided.State == applied {
 		b.effects[decided.Reference]++
 	}
 	b.orders[decided.Reference] = &decided
 }
 
-// look returns a reference as it stands.
-func (b *book) look(call *Call) order {
+// lookup returns the record of a reference.
+func (b *book) lookup(call *Call) order {
 	b.lockFor(call.Reference)
 	defer b.mu.Unlock()
 	if has, found := b.orders[call.Reference]; found {
@@ -247,28 +246,28 @@ func (b *book) look(call *Call) order {
 	return order{Reference: call.Reference}
 }
 
-// letGo gives a pending order up without a trace but that it came by.
-func (b *book) letGo(call *Call, answer string) {
+// release ends a pending order without a decision.
+func (b *book) release(call *Call, answer string) {
 	b.lockFor(call.Reference)
 	defer b.mu.Unlock()
 	if has := b.orders[call.Reference]; has.State == pending {
-		has.State = heard
+		has.State = received
 	}
-	b.note(call, answer)
+	b.recordAnswer(call, answer)
 }
 
-// answered notes what was said to a call that changed nothing.
-func (b *book) answered(call *Call, answer string) {
+// setAnswer records the reply to a call that changed nothing.
+func (b *book) setAnswer(call *Call, answer string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.note(call, answer)
+	b.recordAnswer(call, answer)
 }
 
-func (b *book) note(call *Call, answer string) {
+func (b *book) recordAnswer(call *Call, answer string) {
 	call.Answer = answer
-	// Losing this line loses no order.
-	_, _ = b.journal.put(entry{Call: call}, sometime)
-	b.journal.flushSoon()
+	// If this line is lost, no order is.
+	_, _ = b.journal.append(entry{Call: call}, unsynced)
+	b.journal.tryFlush()
 }
 
 func (b *book) countEffects() map[string]int {
@@ -291,7 +290,7 @@ func (b *book) listCalls(mobile string) []Call {
 	return listed
 }
 
-// toOrder answers an order with what the books say.
+// toOrder returns the reply to an order.
 func (o order) toOrder() answer {
 	if o.State == voided {
 		return answer{Reference: o.Reference, Status: "rejected", Message: "The order was cancelled before it arrived."}
@@ -299,7 +298,8 @@ func (o order) toOrder() answer {
 	return o.toStatus()
 }
 
-// toVoid answers a void: of what was rejected, too, nothing will ever come.
+// toVoid returns the reply to a void. A rejected order counts as voided: it will
+// never be carried out.
 func (o order) toVoid() answer {
 	if o.State == applied {
 		return o.toStatus()
@@ -307,11 +307,11 @@ func (o order) toVoid() answer {
 	return answer{Reference: o.Reference, Status: "voided"}
 }
 
-// toStatus answers the question what became of a reference.
+// toStatus returns the reply to a status call.
 func (o order) toStatus() answer {
 	said := answer{Reference: o.Reference, Status: string(o.State)}
 	switch o.State {
-	case heard:
+	case received:
 		said.Status = "unknown_reference"
 	case rejected:
 		said.Message = o.Message

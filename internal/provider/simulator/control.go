@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// controlScript sets what the next orders for a mobile will meet.
+// controlScript sets the outcomes of the next orders for a mobile.
 func (s *Simulator) controlScript(w http.ResponseWriter, r *http.Request) {
 	var script struct {
 		Mobile   string    `json:"mobile"`
@@ -32,7 +32,7 @@ func (s *Simulator) controlScript(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	s.steering.setScript(script.Mobile, script.Outcomes)
+	s.settings.setScript(script.Mobile, script.Outcomes)
 	respond(w, script)
 }
 
@@ -44,7 +44,7 @@ func names() string {
 	return strings.Join(all, ", ")
 }
 
-// controlStatus switches the provider or its catalogue, and says how both are.
+// controlStatus switches the provider or its catalogue, and returns both states.
 func (s *Simulator) controlStatus(w http.ResponseWriter, r *http.Request) {
 	var change struct {
 		Mode      *Mode   `json:"mode"`
@@ -64,7 +64,7 @@ func (s *Simulator) controlStatus(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "catalogue is up or down; not %q", *change.Catalogue)
 		return
 	}
-	mode, catalogueDown := s.steering.change(change.Mode, change.Catalogue)
+	mode, catalogueDown := s.settings.change(change.Mode, change.Catalogue)
 	catalogue := "up"
 	if catalogueDown {
 		catalogue = "down"
@@ -72,7 +72,7 @@ func (s *Simulator) controlStatus(w http.ResponseWriter, r *http.Request) {
 	respond(w, map[string]string{"mode": string(mode), "catalogue": catalogue})
 }
 
-// controlComponents withdraws a component from sale, or brings it back.
+// controlComponents withdraws a component from sale, or restores it.
 func (s *Simulator) controlComponents(w http.ResponseWriter, r *http.Request) {
 	var change struct {
 		Code     string `json:"code"`
@@ -85,14 +85,14 @@ func (s *Simulator) controlComponents(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "sellable must be true or false")
 		return
 	}
-	if !s.steering.sell(change.Code, *change.Sellable) {
+	if !s.settings.sell(change.Code, *change.Sellable) {
 		refuse(w, http.StatusNotFound, "there is no component %q", change.Code)
 		return
 	}
 	respond(w, change)
 }
 
-// controlCalls lists what the simulator was asked and what it did.
+// controlCalls lists the received calls and their results.
 func (s *Simulator) controlCalls(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	mobile := ""
@@ -106,8 +106,8 @@ func (s *Simulator) controlCalls(w http.ResponseWriter, r *http.Request) {
 	respond(w, s.book.listCalls(mobile))
 }
 
-// readControl reads one JSON object with no field that it does not know: a
-// misspelt command must not look obeyed.
+// readControl reads one JSON object. It rejects unknown fields, so that a misspelt
+// command does not seem to succeed.
 func readControl(w http.ResponseWriter, r *http.Request, into any) bool {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -127,8 +127,9 @@ func readControl(w http.ResponseWriter, r *http.Request, into any) bool {
 	return true
 }
 
-// change switches what is given and returns how things are then.
-func (s *steering) change(mode *Mode, catalogue *string) (Mode, bool) {
+// change sets what is not nil, and returns the mode and whether the catalogue is
+// down.
+func (s *settings) change(mode *Mode, catalogue *string) (Mode, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if mode != nil {
@@ -140,14 +141,14 @@ func (s *steering) change(mode *Mode, catalogue *string) (Mode, bool) {
 	return s.mode, s.catalogueDown
 }
 
-func (s *steering) catalogueIsDown() bool {
+func (s *settings) catalogueIsDown() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.catalogueDown
 }
 
-// sell puts a component on sale or takes it off; false if there is none such.
-func (s *steering) sell(code string, sellable bool) bool {
+// sell sets whether a component is for sale; false if it does not exist.
+func (s *settings) sell(code string, sellable bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, component := range Components() {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestTheScenarioIsTheSixthDigitOf90000(t *testing.T) {
+func TestOutcomeFor_SixthDigitOf90000(t *testing.T) {
 	tests := map[string]Outcome{
 		"9000001234": Success, "9000011234": Reject, "9000021234": TimeoutApplied, "9000031234": TimeoutNotApplied,
 		"9000041234": GatewayError, "9000051234": WrongReference, "9000061234": AddonFails, "9000071234": Slow,
@@ -25,14 +25,14 @@ func TestTheScenarioIsTheSixthDigitOf90000(t *testing.T) {
 	}
 }
 
-func TestTheNamesOfTheOutcomesAreFixed(t *testing.T) {
+func TestOutcomes_Names(t *testing.T) {
 	want := "success, reject, timeout_applied, timeout_not_applied, gateway_error, wrong_reference, addon_fails, slow, unknowable, reset_applied"
 	if got := names(); got != want {
 		t.Errorf("the outcomes are %s; want %s", got, want)
 	}
 }
 
-func TestWrongCommandsAreRefusedAndChangeNothing(t *testing.T) {
+func TestControl_InvalidCommands(t *testing.T) {
 	s := newSimulator(t, Config{})
 	tests := []struct{ name, method, path, body, want string }{
 		{"a script for no mobile", "POST", "/control/script", `{"outcomes":["reject"]}`, "ten digits"},
@@ -47,13 +47,13 @@ func TestWrongCommandsAreRefusedAndChangeNothing(t *testing.T) {
 		{"an empty status", "POST", "/control/status", `{}`, "mode or catalogue"},
 		{"an unknown mode", "POST", "/control/status", `{"mode":"sideways"}`, "sideways"},
 		{"a good mode beside a wrong catalogue", "POST", "/control/status", `{"mode":"down","catalogue":"slow"}`, "slow"},
-		{"a component that nobody knows", "POST", "/control/components", `{"code":"TV-X","sellable":false}`, "TV-X"},
-		{"a component left undecided", "POST", "/control/components", `{"code":"TV-BASIC"}`, "sellable"},
-		{"calls by something else", "GET", "/control/calls?reference=CX1", ``, "mobile=NUMBER"},
-		{"calls of nobody", "GET", "/control/calls?mobile=", ``, "mobile=NUMBER"},
+		{"an unknown component", "POST", "/control/components", `{"code":"TV-X","sellable":false}`, "TV-X"},
+		{"a component without sellable", "POST", "/control/components", `{"code":"TV-BASIC"}`, "sellable"},
+		{"calls by reference", "GET", "/control/calls?reference=CX1", ``, "mobile=NUMBER"},
+		{"calls of an empty mobile", "GET", "/control/calls?mobile=", ``, "mobile=NUMBER"},
 		{"the wrong method", "GET", "/control/script", ``, "wants POST"},
 		{"an unknown path", "POST", "/control/explode", `{}`, "no /control/explode"},
-		{"too much", "POST", "/control/script", strings.Repeat(" ", maxBody+1), "larger than"},
+		{"a body that is too large", "POST", "/control/script", strings.Repeat(" ", maxBody+1), "larger than"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestWrongCommandsAreRefusedAndChangeNothing(t *testing.T) {
 	renew(s, "CX1", "9812345678").check(t, 200, `"status":"applied"`)
 }
 
-func TestModesAndTheCatalogueAreSwitchedApart(t *testing.T) {
+func TestControl_ModeAndCatalogueAreIndependent(t *testing.T) {
 	s := newSimulator(t, Config{})
 	catalogue := func() reply { return ask(s, "GET", "/v1/catalogue", "") }
 	catalogue().check(t, 200, `{"code":"TV-BASIC","name":"Basic television","role":"main"}`, `"TV-FAMILY"`, `{"code":"OTT-PLUS","name":"Streaming pack","role":"addon"}`)
@@ -90,7 +90,7 @@ func TestModesAndTheCatalogueAreSwitchedApart(t *testing.T) {
 	ask(s, "GET", "/v1/status?reference=CX2", "").check(t, 200, `"unknown_reference"`)
 }
 
-func TestAWithdrawnComponentIsNeitherListedNorSold(t *testing.T) {
+func TestControl_WithdrawnComponent(t *testing.T) {
 	s := newSimulator(t, Config{})
 	ask(s, "POST", "/control/components", `{"code":"TV-BASIC","sellable":false}`).check(t, 200)
 	if got := ask(s, "GET", "/v1/catalogue", ""); strings.Contains(got.text, "TV-BASIC") || !strings.Contains(got.text, "TV-FAMILY") {
@@ -102,7 +102,7 @@ func TestAWithdrawnComponentIsNeitherListedNorSold(t *testing.T) {
 	renew(s, "CX1", "9812345678").check(t, 200, `"rejected"`)
 }
 
-func TestAnEmptyScriptEndsAScript(t *testing.T) {
+func TestScript_EmptyEndsScript(t *testing.T) {
 	s := newSimulator(t, Config{})
 	ask(s, "POST", "/control/script", `{"mobile":"9812345678","outcomes":["reject","reject"]}`).check(t, 200)
 	renew(s, "CX1", "9812345678").check(t, 200, `"rejected"`)
@@ -110,14 +110,14 @@ func TestAnEmptyScriptEndsAScript(t *testing.T) {
 	renew(s, "CX2", "9812345678").check(t, 200, `"applied"`)
 }
 
-func TestAScriptOutranksTheNumber(t *testing.T) {
+func TestScript_OverridesNumber(t *testing.T) {
 	s := newSimulator(t, Config{})
 	ask(s, "POST", "/control/script", `{"mobile":"9000011111","outcomes":["success"]}`).check(t, 200)
 	renew(s, "CX1", "9000011111").check(t, 200, `"applied"`)
 	renew(s, "CX2", "9000011111").check(t, 200, `"rejected"`)
 }
 
-func TestCallsTellWhatWasAskedAndDone(t *testing.T) {
+func TestCalls_Fields(t *testing.T) {
 	at := time.Date(2027, 3, 1, 6, 30, 0, 0, time.UTC)
 	s := newSimulator(t, Config{Now: func() time.Time { return at }})
 	activation := strings.Replace(orderFor("CX1", "9812345678", "TV-FAMILY"), "{", `{"name":"A","password":"hunter2",`, 1)
@@ -139,11 +139,11 @@ func TestCallsTellWhatWasAskedAndDone(t *testing.T) {
 	if len(first) != 4 || !reflect.DeepEqual(first[0], want) {
 		t.Errorf("the calls about 9812345678 are %v; want four, the first %v", first, want)
 	}
-	var told []string
+	var listedCalls []string
 	for _, call := range append(first, listed(t, s, "?mobile=9000041111")...) {
-		told = append(told, fmt.Sprintf("%v %v %v %v", call["kind"], call["component"], call["applied"], call["answer"]))
+		listedCalls = append(listedCalls, fmt.Sprintf("%v %v %v %v", call["kind"], call["component"], call["applied"], call["answer"]))
 	}
-	wantTold := []string{
+	wantCalls := []string{
 		"activate TV-FAMILY true applied",
 		"activate TV-FAMILY false applied",
 		"status TV-FAMILY false applied",
@@ -151,21 +151,21 @@ func TestCallsTellWhatWasAskedAndDone(t *testing.T) {
 		"advance_renew TV-BASIC false 503",
 		"status TV-BASIC false unknown_reference",
 	}
-	if !slices.Equal(told, wantTold) {
-		t.Errorf("the calls tell %q; want %q", told, wantTold)
+	if !slices.Equal(listedCalls, wantCalls) {
+		t.Errorf("the calls are %q; want %q", listedCalls, wantCalls)
 	}
 	if all := listed(t, s, ""); len(all) != 7 || all[6]["kind"] != "catalogue" {
 		t.Errorf("all calls are %v; want seven, the catalogue last", all)
 	}
 	if none := ask(s, "GET", "/control/calls?mobile=9899999999", ""); none.text != "[]" {
-		t.Errorf("the calls of a stranger are %s; want []", none.text)
+		t.Errorf("the calls of an unknown mobile are %s; want []", none.text)
 	}
 	if strings.Contains(ask(s, "GET", "/control/calls", "").text, "hunter2") {
-		t.Error("the password was kept")
+		t.Error("the password was stored")
 	}
 }
 
-func TestCallsThatAreNotOfTheProtocolAreNoAnswerToAnOrder(t *testing.T) {
+func TestProtocol_InvalidRequests(t *testing.T) {
 	s := newSimulator(t, Config{})
 	tests := []struct {
 		name, method, path, body string
@@ -179,7 +179,7 @@ func TestCallsThatAreNotOfTheProtocolAreNoAnswerToAnOrder(t *testing.T) {
 		{"status of two references", "GET", "/v1/status?reference=CX1&reference=CX2", ``, 400},
 		{"another method", "GET", "/v1/renew", ``, 405},
 		{"another path", "POST", "/v1/explode", `{}`, 404},
-		{"too much", "POST", "/v1/renew", strings.Repeat(" ", maxBody+1), 413},
+		{"a body that is too large", "POST", "/v1/renew", strings.Repeat(" ", maxBody+1), 413},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -192,18 +192,18 @@ func TestCallsThatAreNotOfTheProtocolAreNoAnswerToAnOrder(t *testing.T) {
 	}
 	form := httptest.NewRequest("POST", "/v1/renew", strings.NewReader(orderFor("CX1", "9812345678", "TV-BASIC")))
 	form.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	put(s, form).check(t, 415)
+	serve(s, form).check(t, 415)
 	if effects := s.Effects(); len(effects) != 0 {
 		t.Errorf("they had effects: %v", effects)
 	}
 }
 
-func TestAnOrderThatMakesNoSenseIsRejected(t *testing.T) {
+func TestOrder_InvalidFieldsAreRejected(t *testing.T) {
 	s := newSimulator(t, Config{})
 	tests := map[string][2]string{
 		"no subscriber":  {`"100234"`, `""`},
 		"a short mobile": {"9812345678", "981234567"},
-		"no time at all": {`"months":1`, `"months":0`},
+		"no months":      {`"months":1`, `"months":0`},
 		"no such day":    {"2027-03-01", "2027-02-30"},
 		"no such time":   {"2027-03-31T12:00:00+05:30", "2027-03-31 12:00:00"},
 	}
@@ -213,15 +213,15 @@ func TestAnOrderThatMakesNoSenseIsRejected(t *testing.T) {
 	}
 }
 
-func TestATokenIsAskedForIfThereIsOne(t *testing.T) {
+func TestToken_IsRequired(t *testing.T) {
 	s := newSimulator(t, Config{Token: "t0ken"})
 	for _, header := range []string{"", "t0ken", "Bearer other", "bearer t0ken"} {
 		request := httptest.NewRequest("GET", "/v1/catalogue", nil)
 		request.Header.Set("Authorization", header)
-		put(s, request).check(t, 401)
+		serve(s, request).check(t, 401)
 	}
 	request := httptest.NewRequest("GET", "/v1/catalogue", nil)
 	request.Header.Set("Authorization", "Bearer t0ken")
-	put(s, request).check(t, 200)
+	serve(s, request).check(t, 200)
 	ask(s, "GET", "/control/calls", "").check(t, 200)
 }

@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// The page that other providers are built from shows conversations. They are
-// held here, word for word.
-func TestTheProtocolsPageIsTrue(t *testing.T) {
+// The simulator answers the requests of the protocol's page as the page shows.
+func TestProtocolPage_MatchesSimulator(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/provider-protocol.md")
 	if err != nil {
 		t.Fatal(err)
@@ -23,13 +22,13 @@ func TestTheProtocolsPageIsTrue(t *testing.T) {
 		}
 	}
 	if len(blocks) < 20 || len(blocks)%2 != 0 {
-		t.Fatalf("the page has %d blocks of HTTP; want questions and answers in pairs", len(blocks))
+		t.Fatalf("the page has %d blocks of HTTP; want pairs of request and response", len(blocks))
 	}
 
 	s := newSimulator(t, Config{})
 	for i := 0; i < len(blocks); i += 2 {
-		question, body, _ := strings.Cut(blocks[i], "\n")
-		method, target, _ := strings.Cut(question, " ")
+		request, body, _ := strings.Cut(blocks[i], "\n")
+		method, target, _ := strings.Cut(request, " ")
 		got := ask(s, method, target, body)
 
 		head, wanted, _ := strings.Cut(blocks[i+1], "\n")
@@ -38,7 +37,7 @@ func TestTheProtocolsPageIsTrue(t *testing.T) {
 			t.Fatalf("%q does not begin an answer: %v", head, err)
 		}
 		if got.code != code || !reflect.DeepEqual(object(t, got.text), object(t, wanted)) {
-			t.Errorf("%s%s\nis answered %d %s\nthe page says %d %s", question, body, got.code, got.text, code, wanted)
+			t.Errorf("%s%s\nis answered %d %s\nthe page says %d %s", request, body, got.code, got.text, code, wanted)
 		}
 	}
 }

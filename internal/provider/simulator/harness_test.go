@@ -11,21 +11,21 @@ import (
 	"testing"
 )
 
-// reply is what came back; dropped, if nothing did.
+// reply is an HTTP response; dropped, if there was none.
 type reply struct {
 	code    int
 	text    string
 	dropped bool
 }
 
-// ask puts one request to a simulator, without a network.
+// ask sends one request to a simulator, without a network.
 func ask(s *Simulator, method, target, body string) reply {
 	request := httptest.NewRequest(method, target, strings.NewReader(body))
 	request.Header.Set("Content-Type", "application/json")
-	return put(s, request)
+	return serve(s, request)
 }
 
-func put(s *Simulator, request *http.Request) (got reply) {
+func serve(s *Simulator, request *http.Request) (got reply) {
 	defer func() {
 		switch value := recover(); value {
 		case nil:
@@ -50,7 +50,7 @@ func newSimulator(t testing.TB, config Config) *Simulator {
 	return s
 }
 
-// start serves a simulator on a port of its own.
+// start serves a simulator on its own port.
 func start(t testing.TB, config Config) (*Simulator, string) {
 	t.Helper()
 	s := newSimulator(t, config)
@@ -90,7 +90,7 @@ func (r reply) check(t testing.TB, code int, parts ...string) {
 	}
 }
 
-// listed reads the calls as scripts outside would.
+// listed reads the calls over the control API.
 func listed(t testing.TB, s *Simulator, query string) []map[string]any {
 	t.Helper()
 	got := ask(s, "GET", "/control/calls"+query, "")

@@ -14,27 +14,26 @@ import (
 	"github.com/coaxhq/coax/internal/fileowner"
 )
 
-// journal keeps the books in a file, one line of JSON for each thing that
-// happened. Lines that come while others are on their way to the disk gather on a
-// page and travel together next: the disk takes as long for many as for one. A
-// nil journal keeps nothing.
+// journal stores the records in a file, one line of JSON for each event. Lines that
+// are added during a write form the next batch, because one sync takes as long for
+// many lines as for one. A nil journal stores nothing.
 type journal struct {
 	file *os.File
-	// turn is held by whoever writes to the file.
-	turn sync.Mutex
+	// writeLock is held while writing to the file.
+	writeLock sync.Mutex
 
 	mu   sync.Mutex // guards what follows
-	open *page      // where the next line goes
-	// broken is the first fault in writing. After it the end of the file may
-	// be half a line, so nothing more is written.
+	open *batch     // receives the next line
+	// broken is the first write error. After it the file may end with half a line,
+	// so nothing more is written.
 	broken error
 }
 
-// page is lines that travel together.
-type page struct {
+// batch holds lines that are written together.
+type batch struct {
 	text    []byte
-	durable bool // a line on it must be on the disk before anything is said
-	// written and err are the turn's holder's.
+	durable bool // a line has to be synced before its call is answered
+	// written and err are guarded by the write lock.
 	written bool
 	err     error
 }
@@ -45,19 +44,19 @@ type entry struct {
 	Call  *Call  `json:"call,omitempty"`
 }
 
-// durability says whether a line must be on the disk before anything is said.
+// durability says whether a line has to be synced before its call is answered.
 type durability bool
 
 const (
-	durably  durability = true
-	sometime durability = false
+	synced   durability = true
+	unsynced durability = false
 )
 
-// openBook reads the books from a file and goes on writing them there.
+// openBook reads the records from a file and appends to it.
 func openBook(path string) (*book, error) {
 	b := &book{
 		orders: map[string]*order{}, effects: map[string]int{}, byMobile: map[string][]*Call{},
-		travelling: map[string]chan struct{}{},
+		inFlight: map[string]chan struct{}{},
 	}
 	if path == "" {
 		return b, nil
@@ -70,12 +69,12 @@ func openBook(path string) (*book, error) {
 		_ = file.Close()
 		return nil, fmt.Errorf("read the simulator's state from %s: %w", path, err)
 	}
-	b.journal = &journal{file: file, open: &page{}}
+	b.journal = &journal{file: file, open: &batch{}}
 	return b, nil
 }
 
-// load reads every whole line. A last line without its end was being written
-// when the simulator died; nobody was told of it, so it is cut off.
+// load reads every complete line. An incomplete last line was being written when
+// the simulator died; its call was not answered, so it is truncated.
 func (b *book) load(file *os.File) error {
 	lines := bufio.NewReader(file)
 	var end int64
@@ -92,13 +91,13 @@ func (b *book) load(file *os.File) error {
 			return fmt.Errorf("line %d: %w", number, err)
 		}
 		if read.Order != nil {
-			b.enter(*read.Order)
+			b.store(*read.Order)
 			if read.Order.State == applied {
 				b.numbered++
 			}
 		}
 		if read.Call != nil {
-			b.list(read.Call)
+			b.appendCall(read.Call)
 		}
 		end += int64(len(line))
 	}
@@ -109,8 +108,8 @@ func (b *book) load(file *os.File) error {
 	return err
 }
 
-// put adds a line to the page that travels next, and returns it.
-func (j *journal) put(happened entry, how durability) (*page, error) {
+// append adds a line to the next batch, and returns the batch.
+func (j *journal) append(happened entry, how durability) (*batch, error) {
 	if j == nil {
 		return nil, nil
 	}
@@ -124,48 +123,48 @@ func (j *journal) put(happened entry, how durability) (*page, error) {
 		return nil, j.broken
 	}
 	j.open.text = append(append(j.open.text, line...), '\n')
-	j.open.durable = j.open.durable || how == durably
+	j.open.durable = j.open.durable || how == synced
 	return j.open, nil
 }
 
-// flush returns when a page is on the disk. The first of those whose lines are on
-// it takes it there, and the others find it done.
-func (j *journal) flush(lines *page) error {
+// flush returns when a batch is on disk. The first caller with a line in it writes
+// the batch for all.
+func (j *journal) flush(lines *batch) error {
 	if j == nil {
 		return nil
 	}
-	j.turn.Lock()
+	j.writeLock.Lock()
 	if !lines.written {
-		j.turnPage()
+		j.writeBatch()
 	}
 	err := lines.err
-	j.turn.Unlock()
-	// Somebody may have left a line behind who did not want to wait.
-	j.flushSoon()
+	j.writeLock.Unlock()
+	// Meanwhile a line may have been added that no call waits for.
+	j.tryFlush()
 	return err
 }
 
-// flushSoon writes lines that nobody waits for, now or, if somebody else is
-// writing, as soon as they have ended. A page with a line that somebody does wait
-// for is theirs to write.
-func (j *journal) flushSoon() {
-	for j != nil && j.hasLeftovers() && j.turn.TryLock() {
-		j.turnPage()
-		j.turn.Unlock()
+// tryFlush writes lines that no call waits for. If another call is writing, that
+// call does it afterwards. A batch with a line that a call waits for is written by
+// that call.
+func (j *journal) tryFlush() {
+	for j != nil && j.hasUnwaited() && j.writeLock.TryLock() {
+		j.writeBatch()
+		j.writeLock.Unlock()
 	}
 }
 
-func (j *journal) hasLeftovers() bool {
+func (j *journal) hasUnwaited() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return len(j.open.text) > 0 && !j.open.durable
 }
 
-// turnPage writes the open page. Its caller has the turn.
-func (j *journal) turnPage() {
+// writeBatch writes the open batch. The caller holds the write lock.
+func (j *journal) writeBatch() {
 	j.mu.Lock()
 	lines, err := j.open, j.broken
-	j.open = &page{}
+	j.open = &batch{}
 	j.mu.Unlock()
 
 	if err == nil && len(lines.text) > 0 {
@@ -183,16 +182,16 @@ func (j *journal) turnPage() {
 	lines.text, lines.written, lines.err = nil, true, err
 }
 
-// close ends the books. What is asked afterwards cannot be remembered, and is
-// not done.
+// close closes the file. Later orders cannot be recorded, so they are not carried
+// out.
 func (b *book) close() error {
 	j := b.journal
 	if j == nil {
 		return nil
 	}
-	j.turn.Lock()
-	defer j.turn.Unlock()
-	j.turnPage()
+	j.writeLock.Lock()
+	defer j.writeLock.Unlock()
+	j.writeBatch()
 	j.mu.Lock()
 	closed := errors.Is(j.broken, os.ErrClosed)
 	j.broken = os.ErrClosed
@@ -203,8 +202,7 @@ func (b *book) close() error {
 	return errors.Join(j.file.Sync(), j.file.Close())
 }
 
-// syncFolder makes sure that a file just created is still there after the power
-// fails.
+// syncFolder syncs the folder of a file, so that a new file survives a power cut.
 func syncFolder(path string) error {
 	folder, err := os.Open(filepath.Dir(path))
 	if err != nil {

@@ -9,57 +9,57 @@ import (
 	"time"
 )
 
-// holdTheDisk keeps every line from travelling until it is let go.
-func holdTheDisk(s *Simulator) (letGo func()) {
-	s.book.journal.turn.Lock()
-	return s.book.journal.turn.Unlock
+// blockDisk blocks all writes until unblock is called.
+func blockDisk(s *Simulator) (unblock func()) {
+	s.book.journal.writeLock.Lock()
+	return s.book.journal.writeLock.Unlock
 }
 
-// waiting waits until so many decisions are on their way to the disk.
-func waiting(t *testing.T, s *Simulator, decisions int) {
+// waitForWrites waits until this many decisions are in flight.
+func waitForWrites(t *testing.T, s *Simulator, decisions int) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(time.Millisecond) {
 		s.book.mu.Lock()
-		travelling := len(s.book.travelling)
+		inFlight := len(s.book.inFlight)
 		s.book.mu.Unlock()
-		if travelling == decisions {
+		if inFlight == decisions {
 			return
 		}
 	}
-	t.Fatalf("%d decisions did not come to wait for the disk", decisions)
+	t.Fatalf("there were never %d decisions in flight", decisions)
 }
 
-// later puts a question in a goroutine of its own.
-func later(question func() reply) <-chan reply {
+// async makes a call in its own goroutine.
+func async(question func() reply) <-chan reply {
 	answer := make(chan reply, 1)
 	go func() { answer <- question() }()
 	return answer
 }
 
-func TestDecisionsThatWaitForTheDiskTravelTogether(t *testing.T) {
+func TestJournal_BatchesConcurrentWrites(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	s := newSimulator(t, Config{StateFile: file})
-	letGo := holdTheDisk(s)
+	unblock := blockDisk(s)
 	const orders = 20
 	var answers []<-chan reply
 	for i := range orders {
-		answers = append(answers, later(func() reply { return renew(s, fmt.Sprint("CX", i), "9812345678") }))
+		answers = append(answers, async(func() reply { return renew(s, fmt.Sprint("CX", i), "9812345678") }))
 	}
-	waiting(t, s, orders)
+	waitForWrites(t, s, orders)
 	s.book.journal.mu.Lock()
 	lines := strings.Count(string(s.book.journal.open.text), "\n")
 	s.book.journal.mu.Unlock()
 	if lines != orders {
-		t.Errorf("%d lines travel next; want all %d", lines, orders)
+		t.Errorf("%d lines are in the next batch; want all %d", lines, orders)
 	}
 	for _, answer := range answers {
 		select {
 		case got := <-answer:
-			t.Fatalf("answered %+v before it was on the disk", got)
+			t.Fatalf("answered %+v before it was on disk", got)
 		default:
 		}
 	}
-	letGo()
+	unblock()
 	numbers := map[string]bool{}
 	for _, answer := range answers {
 		got := <-answer
@@ -78,21 +78,21 @@ func TestDecisionsThatWaitForTheDiskTravelTogether(t *testing.T) {
 	renew(after, "CX-NEXT", "9812345678").check(t, 200, fmt.Sprintf("SIM-%08d", orders+1))
 }
 
-func TestNobodyReadsOrChangesAReferenceWhoseDecisionTravels(t *testing.T) {
+func TestJournal_InFlightReferenceIsLocked(t *testing.T) {
 	s := newSimulator(t, Config{StateFile: filepath.Join(t.TempDir(), "state")})
-	letGo := holdTheDisk(s)
-	order := later(func() reply { return renew(s, "CX1", "9812345678") })
-	waiting(t, s, 1)
-	void := later(func() reply { return ask(s, "POST", "/v1/void", `{"reference":"CX1"}`) })
-	status := later(func() reply { return ask(s, "GET", "/v1/status?reference=CX1", "") })
-	again := later(func() reply { return renew(s, "CX1", "9812345678") })
-	// They are listed before they look at the reference.
+	unblock := blockDisk(s)
+	order := async(func() reply { return renew(s, "CX1", "9812345678") })
+	waitForWrites(t, s, 1)
+	void := async(func() reply { return ask(s, "POST", "/v1/void", `{"reference":"CX1"}`) })
+	status := async(func() reply { return ask(s, "GET", "/v1/status?reference=CX1", "") })
+	again := async(func() reply { return renew(s, "CX1", "9812345678") })
+	// Calls are listed before they read the record.
 	for deadline := time.Now().Add(10 * time.Second); len(s.Calls("")) < 4; <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("the questions did not arrive")
+			t.Fatal("the calls did not arrive")
 		}
 	}
-	letGo()
+	unblock()
 	for _, answer := range []<-chan reply{order, void, status, again} {
 		(<-answer).check(t, 200, `"applied"`, `"SIM-00000001"`)
 	}
@@ -101,13 +101,13 @@ func TestNobodyReadsOrChangesAReferenceWhoseDecisionTravels(t *testing.T) {
 	}
 }
 
-func TestAVoidThatTravelsKeepsItsOrderOut(t *testing.T) {
+func TestJournal_InFlightVoidStopsOrder(t *testing.T) {
 	s := newSimulator(t, Config{StateFile: filepath.Join(t.TempDir(), "state")})
-	letGo := holdTheDisk(s)
-	void := later(func() reply { return ask(s, "POST", "/v1/void", `{"reference":"CX1"}`) })
-	waiting(t, s, 1)
-	order := later(func() reply { return renew(s, "CX1", "9812345678") })
-	letGo()
+	unblock := blockDisk(s)
+	void := async(func() reply { return ask(s, "POST", "/v1/void", `{"reference":"CX1"}`) })
+	waitForWrites(t, s, 1)
+	order := async(func() reply { return renew(s, "CX1", "9812345678") })
+	unblock()
 	(<-void).check(t, 200, `"voided"`)
 	(<-order).check(t, 200, `"rejected"`)
 	if effects := s.Effects(); len(effects) != 0 {
@@ -115,18 +115,18 @@ func TestAVoidThatTravelsKeepsItsOrderOut(t *testing.T) {
 	}
 }
 
-func TestAPageThatDoesNotArriveIsNotDoneForAnyOfItsLines(t *testing.T) {
+func TestJournal_FailedBatchAppliesNothing(t *testing.T) {
 	s := newSimulator(t, Config{StateFile: filepath.Join(t.TempDir(), "state")})
-	letGo := holdTheDisk(s)
+	unblock := blockDisk(s)
 	var answers []<-chan reply
 	for i := range 5 {
-		answers = append(answers, later(func() reply { return renew(s, fmt.Sprint("CX", i), "9812345678") }))
+		answers = append(answers, async(func() reply { return renew(s, fmt.Sprint("CX", i), "9812345678") }))
 	}
-	waiting(t, s, len(answers))
+	waitForWrites(t, s, len(answers))
 	if err := s.book.journal.file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	letGo()
+	unblock()
 	for i, answer := range answers {
 		(<-answer).check(t, 503)
 		ask(s, "GET", fmt.Sprint("/v1/status?reference=CX", i), "").check(t, 200, `"unknown_reference"`)
@@ -136,17 +136,17 @@ func TestAPageThatDoesNotArriveIsNotDoneForAnyOfItsLines(t *testing.T) {
 	}
 }
 
-// What nobody waits for must still be written when the disk was busy meanwhile.
-func TestALineNobodyWaitsForIsNotLeftBehind(t *testing.T) {
+// A line that no call waits for is written after a write that blocked it.
+func TestJournal_WritesUnwaitedLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	s := newSimulator(t, Config{StateFile: file})
-	letGo := holdTheDisk(s)
-	order := later(func() reply { return renew(s, "CX1", "9812345678") })
-	waiting(t, s, 1)
+	unblock := blockDisk(s)
+	order := async(func() reply { return renew(s, "CX1", "9812345678") })
+	waitForWrites(t, s, 1)
 	ask(s, "GET", "/v1/catalogue", "").check(t, 200)
-	letGo()
+	unblock()
 	(<-order).check(t, 200, `"applied"`)
-	again, err := openBook(file) // as one would after a kill: nothing was closed
+	again, err := openBook(file) // as after a kill: the first is not closed
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,7 @@ import (
 
 const maxBody = 64 << 10
 
-// request is the body of a call. The password is looked at to see whether there
-// is one, and goes no further.
+// request is the body of a call. Of the password only its presence is recorded.
 type request struct {
 	Reference    string `json:"reference"`
 	SubscriberID string `json:"subscriber_id"`
@@ -30,7 +29,7 @@ type request struct {
 	Password     string `json:"password"`
 }
 
-// answer is what the protocol says about a reference.
+// answer is the reply about a reference.
 type answer struct {
 	Reference    string `json:"reference"`
 	Status       string `json:"status"`
@@ -41,64 +40,65 @@ type answer struct {
 	Message      string `json:"message,omitempty"`
 }
 
-// applying answers orders of one kind.
+// applying returns the handler of orders of one kind.
 func (s *Simulator) applying(kind operation.Kind) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if asked, ok := readRequest(w, r); ok {
-			s.order(w, r, asked, string(kind))
+		if requested, ok := readRequest(w, r); ok {
+			s.order(w, r, requested, string(kind))
 		}
 	}
 }
 
-// kindPassword is what the books call a reset of a customer's password: an order
-// of no component, for no time.
+// kindPassword is the kind of a password reset: an order without component and
+// months.
 const kindPassword = "reset_password"
 
-// resetPassword answers orders for a new app password. What the password is goes
-// no further than into whether there is one.
+// resetPassword handles orders for a new app password. The password itself is not
+// stored.
 func (s *Simulator) resetPassword(w http.ResponseWriter, r *http.Request) {
-	if asked, ok := readRequest(w, r); ok {
-		asked.Component = ""
-		s.order(w, r, asked, kindPassword)
+	if requested, ok := readRequest(w, r); ok {
+		requested.Component = ""
+		s.order(w, r, requested, kindPassword)
 	}
 }
 
-// order takes an order into the books, or answers for one that is there.
-func (s *Simulator) order(w http.ResponseWriter, r *http.Request, asked request, kind string) {
-	call := s.book.hear(Call{
-		Reference: asked.Reference, Kind: kind, Component: asked.Component,
-		Mobile: asked.Mobile, SubscriberID: asked.SubscriberID, Months: asked.Months,
-		StartDate: asked.StartDate, ExpiresAt: asked.ExpiresAt,
-		PasswordGiven: asked.Password != "", At: s.now(),
+// order claims an order and carries it out, or answers with its record if its
+// reference is known.
+func (s *Simulator) order(w http.ResponseWriter, r *http.Request, requested request, kind string) {
+	call := s.book.logCall(Call{
+		Reference: requested.Reference, Kind: kind, Component: requested.Component,
+		Mobile: requested.Mobile, SubscriberID: requested.SubscriberID, Months: requested.Months,
+		StartDate: requested.StartDate, ExpiresAt: requested.ExpiresAt,
+		PasswordGiven: requested.Password != "", At: s.now(),
 	})
-	found, standing := s.book.take(order{
-		Reference: asked.Reference, Kind: kind, Component: asked.Component,
-		Mobile: asked.Mobile, SubscriberID: asked.SubscriberID,
+	found, result := s.book.claim(order{
+		Reference: requested.Reference, Kind: kind, Component: requested.Component,
+		Mobile: requested.Mobile, SubscriberID: requested.SubscriberID,
 	})
-	switch standing {
-	case another:
-		// A rejection would say that the reference was never carried
-		// out, which may not be true.
-		s.book.answered(call, "conflict")
+	switch result {
+	case conflict:
+		// A rejection would mean that the reference was not carried out,
+		// which may be wrong.
+		s.book.setAnswer(call, "conflict")
 		refuse(w, http.StatusConflict, "the reference was used for another order")
 	case known:
 		said := found.toOrder()
-		s.book.answered(call, said.Status)
+		s.book.setAnswer(call, said.Status)
 		respond(w, said)
-	case taken:
-		s.carryOut(w, r, asked, call)
+	case claimed:
+		s.carryOut(w, r, requested, call)
 	}
 }
 
-// carryOut does with an order what its outcome says.
-func (s *Simulator) carryOut(w http.ResponseWriter, r *http.Request, asked request, call *Call) {
-	role, sold := s.steering.roleOf(asked.Component)
-	outcome := s.steering.next(asked.Mobile, role)
-	s.book.meets(call, outcome)
+// carryOut handles an order according to its outcome.
+func (s *Simulator) carryOut(w http.ResponseWriter, r *http.Request, requested request, call *Call) {
+	role, sold := s.settings.roleOf(requested.Component)
+	outcome := s.settings.next(requested.Mobile, role)
+	s.book.setOutcome(call, outcome)
 
-	why := asked.faultOf(call.Kind)
+	why := requested.faultOf(call.Kind)
 	if why == "" && !sold && call.Kind != kindPassword {
-		why = fmt.Sprintf("The component %s is not for sale.", asked.Component)
+		why = fmt.Sprintf("The component %s is not for sale.", requested.Component)
 	}
 	switch {
 	case why != "":
@@ -117,10 +117,10 @@ func (s *Simulator) carryOut(w http.ResponseWriter, r *http.Request, asked reque
 	case TimeoutApplied:
 		s.finish(w, call, decision{state: applied, answer: "none"}, func(answer) { s.hold(r) })
 	case TimeoutNotApplied:
-		s.book.letGo(call, "none")
+		s.book.release(call, "none")
 		s.hold(r)
 	case GatewayError:
-		s.book.letGo(call, "503")
+		s.book.release(call, "503")
 		unavailable(w)
 	case WrongReference:
 		s.finish(w, call, decision{state: applied, answer: "wrong_reference"}, func(said answer) {
@@ -139,26 +139,26 @@ func (s *Simulator) carryOut(w http.ResponseWriter, r *http.Request, asked reque
 	}
 }
 
-// finish writes a decision into the books, and then says what it says.
+// finish records a decision, and then sends the reply.
 func (s *Simulator) finish(w http.ResponseWriter, call *Call, made decision, say func(answer)) {
 	stands, err := s.book.decide(call, made)
 	if err != nil {
-		// What cannot be remembered is not done.
+		// An order that cannot be recorded is not carried out.
 		unavailable(w)
 		return
 	}
 	say(stands.toOrder())
 }
 
-// void takes a reference out of what may be carried out.
+// void handles a void: the reference is not carried out from now on.
 func (s *Simulator) void(w http.ResponseWriter, r *http.Request) {
-	asked, ok := readRequest(w, r)
+	requested, ok := readRequest(w, r)
 	if !ok {
 		return
 	}
-	call := s.book.hear(Call{
-		Reference: asked.Reference, Kind: "void", Component: asked.Component,
-		Mobile: asked.Mobile, SubscriberID: asked.SubscriberID, At: s.now(),
+	call := s.book.logCall(Call{
+		Reference: requested.Reference, Kind: "void", Component: requested.Component,
+		Mobile: requested.Mobile, SubscriberID: requested.SubscriberID, At: s.now(),
 	})
 	stands, err := s.book.void(call)
 	if err != nil || stands.State == unknowable {
@@ -168,30 +168,30 @@ func (s *Simulator) void(w http.ResponseWriter, r *http.Request) {
 	respond(w, stands.toVoid())
 }
 
-// status says what became of a reference.
+// status handles a status call.
 func (s *Simulator) status(w http.ResponseWriter, r *http.Request) {
 	references := r.URL.Query()["reference"]
 	if len(references) != 1 || references[0] == "" {
 		refuse(w, http.StatusBadRequest, "one reference is needed in the query")
 		return
 	}
-	call := s.book.hear(Call{Reference: references[0], Kind: "status", At: s.now()})
-	stands := s.book.look(call)
+	call := s.book.logCall(Call{Reference: references[0], Kind: "status", At: s.now()})
+	stands := s.book.lookup(call)
 	if stands.State == unknowable {
-		s.book.answered(call, "503")
+		s.book.setAnswer(call, "503")
 		unavailable(w)
 		return
 	}
 	said := stands.toStatus()
-	s.book.answered(call, said.Status)
+	s.book.setAnswer(call, said.Status)
 	respond(w, said)
 }
 
-// catalogue lists what is for sale.
+// catalogue lists the components for sale.
 func (s *Simulator) catalogue(w http.ResponseWriter, _ *http.Request) {
-	call := s.book.hear(Call{Kind: "catalogue", At: s.now()})
-	if s.steering.catalogueIsDown() {
-		s.book.answered(call, "503")
+	call := s.book.logCall(Call{Kind: "catalogue", At: s.now()})
+	if s.settings.catalogueIsDown() {
+		s.book.setAnswer(call, "503")
 		unavailable(w)
 		return
 	}
@@ -201,14 +201,14 @@ func (s *Simulator) catalogue(w http.ResponseWriter, _ *http.Request) {
 		Role catalogue.Role `json:"role"`
 	}
 	listed := []component{}
-	for _, c := range s.steering.sellable() {
+	for _, c := range s.settings.sellable() {
 		listed = append(listed, component{c.Code, c.Name, c.Role})
 	}
-	s.book.answered(call, "listed")
+	s.book.setAnswer(call, "listed")
 	respond(w, map[string]any{"components": listed})
 }
 
-// faultOf says what is wrong with an order, for the customer's operator.
+// faultOf returns the message of an invalid order, or an empty string.
 func (r request) faultOf(kind string) string {
 	switch {
 	case r.SubscriberID == "":
@@ -231,43 +231,42 @@ func (r request) faultOf(kind string) string {
 	return ""
 }
 
-// readRequest reads a body to its end, without which the server would not notice
-// that a caller has gone.
+// readRequest reads a body to its end, because the server detects a closed
+// connection only after that.
 func readRequest(w http.ResponseWriter, r *http.Request) (request, bool) {
-	var asked request
+	var requested request
 	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if media != "application/json" {
 		refuse(w, http.StatusUnsupportedMediaType, "the body must be application/json")
-		return asked, false
+		return requested, false
 	}
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 		refuse(w, http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
-		return asked, false
+		return requested, false
 	}
 	if err != nil {
 		drop()
 	}
-	if err := json.Unmarshal(text, &asked); err != nil {
+	if err := json.Unmarshal(text, &requested); err != nil {
 		refuse(w, http.StatusBadRequest, "the body is not the JSON object of an order")
-		return asked, false
+		return requested, false
 	}
-	if asked.Reference == "" {
+	if requested.Reference == "" {
 		refuse(w, http.StatusBadRequest, "the order has no reference")
-		return asked, false
+		return requested, false
 	}
-	return asked, true
+	return requested, true
 }
 
 func respond(w http.ResponseWriter, body any) { write(w, http.StatusOK, body) }
 
-// refuse answers a call that is not of the protocol. It is no answer to an
-// order.
+// refuse answers a request outside the protocol. It is not a reply to an order.
 func refuse(w http.ResponseWriter, code int, format string, args ...any) {
 	write(w, code, map[string]string{"error": fmt.Sprintf(format, args...)})
 }
 
-// unavailable answers as the thing in front of a dead provider would.
+// unavailable answers as a proxy before a dead provider would.
 func unavailable(w http.ResponseWriter) {
 	http.Error(w, "upstream unavailable", http.StatusServiceUnavailable)
 }
@@ -279,6 +278,6 @@ func write(w http.ResponseWriter, code int, body any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	// Whoever asked may be gone; there is nobody to tell.
+	// The caller may have disconnected.
 	_, _ = w.Write(append(text, '\n'))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/coaxhq/coax/internal/catalogue"
 )
 
-// Outcome is how one order goes.
+// Outcome is the simulated outcome of an order.
 type Outcome string
 
 // The ten outcomes, in the order of their digits in a mobile number.
@@ -21,7 +21,7 @@ const (
 	WrongReference    Outcome = "wrong_reference"     // carried out, the answer names another reference
 	AddonFails        Outcome = "addon_fails"         // an add-on is rejected, a main component works
 	Slow              Outcome = "slow"                // carried out and answered after a while
-	Unknowable        Outcome = "unknowable"          // not carried out, never answered, and no word about it later
+	Unknowable        Outcome = "unknowable"          // not carried out, never answered, status and void fail
 	ResetApplied      Outcome = "reset_applied"       // carried out, the connection dropped
 )
 
@@ -31,8 +31,8 @@ var Outcomes = []Outcome{
 	WrongReference, AddonFails, Slow, Unknowable, ResetApplied,
 }
 
-// OutcomeFor is what a mobile number alone asks for: 90000Sxxxx picks the
-// outcome with the digit S, any other number success.
+// OutcomeFor returns the outcome of a mobile number without a script: 90000Sxxxx
+// selects the outcome with the digit S, any other number success.
 func OutcomeFor(mobile string) Outcome {
 	rest, special := strings.CutPrefix(mobile, "90000")
 	if !special || !isMobile(mobile) {
@@ -45,20 +45,20 @@ func isMobile(text string) bool {
 	return len(text) == 10 && strings.Trim(text, "0123456789") == ""
 }
 
-// Mode is how the provider as a whole is doing.
+// Mode is the state of the whole provider.
 type Mode string
 
-// A provider that is down drops every connection before it has read a call; one
-// that is slow answers everything after a while.
+// A provider that is down drops every connection before it reads a call; one that
+// is slow delays every answer.
 const (
 	ModeUp   Mode = "up"
 	ModeDown Mode = "down"
 	ModeSlow Mode = "slow"
 )
 
-// steering is what the simulator was told about how to behave. None of it is
-// part of its books: a restart forgets it.
-type steering struct {
+// settings are set by the control API. They are not recorded: a restart resets
+// them.
+type settings struct {
 	mu            sync.Mutex
 	mode          Mode
 	catalogueDown bool
@@ -66,25 +66,25 @@ type steering struct {
 	withdrawn     map[string]bool
 }
 
-func newSteering() *steering {
-	return &steering{mode: ModeUp, scripts: map[string][]Outcome{}, withdrawn: map[string]bool{}}
+func newSettings() *settings {
+	return &settings{mode: ModeUp, scripts: map[string][]Outcome{}, withdrawn: map[string]bool{}}
 }
 
-func (s *steering) currentMode() Mode {
+func (s *settings) currentMode() Mode {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mode
 }
 
-// setScript replaces what the next orders for a mobile will meet.
-func (s *steering) setScript(mobile string, outcomes []Outcome) {
+// setScript replaces the outcomes of the next orders for a mobile.
+func (s *settings) setScript(mobile string, outcomes []Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.scripts[mobile] = slices.Clone(outcomes)
 }
 
-// next takes the outcome of an order: the script's, or the number's.
-func (s *steering) next(mobile string, role catalogue.Role) Outcome {
+// next returns the outcome of an order: the script's, or the number's.
+func (s *settings) next(mobile string, role catalogue.Role) Outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	script := s.scripts[mobile]
@@ -93,7 +93,7 @@ func (s *steering) next(mobile string, role catalogue.Role) Outcome {
 	}
 	outcome, rest := script[0], script[1:]
 	if outcome == AddonFails && role == catalogue.Main && len(rest) == 0 {
-		// It speaks of the add-on, which is still to come.
+		// It applies to the add-on, whose order comes next.
 		return outcome
 	}
 	s.scripts[mobile] = rest
@@ -103,15 +103,15 @@ func (s *steering) next(mobile string, role catalogue.Role) Outcome {
 	return outcome
 }
 
-// sellable lists what the provider sells now.
-func (s *steering) sellable() []catalogue.Component {
+// sellable lists the components that are for sale now.
+func (s *settings) sellable() []catalogue.Component {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(Components(), func(c catalogue.Component) bool { return s.withdrawn[c.Code] })
 }
 
-// roleOf is the role of a component that is for sale; false if it is not.
-func (s *steering) roleOf(code string) (catalogue.Role, bool) {
+// roleOf returns the role of a component; false if it is not for sale.
+func (s *settings) roleOf(code string) (catalogue.Role, bool) {
 	for _, component := range s.sellable() {
 		if component.Code == code {
 			return component.Role, true

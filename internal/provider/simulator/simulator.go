@@ -1,6 +1,7 @@
-// Package simulator is a provider: it keeps books of its own, carries an order
-// out at most once, and answers for it later. It can be told to misbehave on the
-// wire in ten ways, never in its books: what it denies it did not do.
+// Package simulator is a provider for tests and demos: it keeps its own records,
+// carries out an order at most once, and reports its status later. It can simulate
+// ten outcomes, which affect its replies but never its records: an order that it
+// rejects was not carried out.
 package simulator
 
 import (
@@ -18,26 +19,26 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
-// Config is how a simulator differs from the usual one. The zero value works.
+// Config configures a simulator. The zero value works.
 type Config struct {
-	// Now dates the calls it lists; nil leaves them undated.
+	// Now is the clock of the listed calls; nil leaves them without a time.
 	Now func() time.Time
-	// StateFile is where it keeps its books; empty keeps them in memory.
+	// StateFile stores the records; empty keeps them in memory.
 	StateFile string
 	// SlowFor is how long a slow answer takes; zero means 2 s.
 	SlowFor time.Duration
-	// Token, if set, is the bearer token it wants to see.
+	// Token, if set, is the required bearer token.
 	Token string
 }
 
-// Simulator is one provider, and an http.Handler.
+// Simulator is a simulated provider, as an http.Handler.
 type Simulator struct {
 	now      func() time.Time
 	slowFor  time.Duration
 	token    string
 	routes   map[string]route
 	book     *book
-	steering *steering
+	settings *settings
 	server   *http.Server
 	closing  chan struct{}
 	close    func()
@@ -45,10 +46,10 @@ type Simulator struct {
 
 var _ http.Handler = (*Simulator)(nil)
 
-// New returns a provider that is up. Its books are those of the state file, if
-// there is one.
+// New returns a provider that is up, with the records of the state file, if there
+// is one.
 func New(config Config) (*Simulator, error) {
-	books, err := openBook(config.StateFile)
+	book, err := openBook(config.StateFile)
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +57,8 @@ func New(config Config) (*Simulator, error) {
 		now:      config.Now,
 		slowFor:  config.SlowFor,
 		token:    config.Token,
-		book:     books,
-		steering: newSteering(),
+		book:     book,
+		settings: newSettings(),
 		closing:  make(chan struct{}),
 	}
 	if s.now == nil {
@@ -83,14 +84,14 @@ func New(config Config) (*Simulator, error) {
 	s.server = &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: 10 * time.Second,
-		// Longer than clients keep idle connections, so that it is never the
-		// one to close a connection that a call is about to use.
+		// Longer than clients keep idle connections, so that the server never
+		// closes a connection that a call is about to use.
 		IdleTimeout: 3 * time.Minute,
 	}
 	return s, nil
 }
 
-// Serve answers what comes in on a listener until Shutdown.
+// Serve accepts connections on a listener until Shutdown.
 func (s *Simulator) Serve(listener net.Listener) error {
 	err := s.server.Serve(listener)
 	if errors.Is(err, http.ErrServerClosed) {
@@ -99,12 +100,12 @@ func (s *Simulator) Serve(listener net.Listener) error {
 	return fmt.Errorf("serve the simulator: %w", err)
 }
 
-// Shutdown drops every call that is held or slow, lets the others finish, and
-// closes the books.
+// Shutdown drops every call that is held or slow, waits for the others, and closes
+// the records.
 func (s *Simulator) Shutdown(ctx context.Context) error {
 	s.close()
-	// What is left after the held calls takes no time. A connection on which
-	// nothing was ever sent would still be waited for.
+	// The other calls end quickly. Without the timeout, Shutdown would wait for
+	// connections on which nothing was sent.
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if s.server.Shutdown(ctx) != nil {
@@ -122,18 +123,17 @@ func Components() []catalogue.Component {
 	}
 }
 
-// Effects counts how often each reference was carried out, from the books. No
-// count is ever above one; that is what tests hold it against.
+// Effects counts how often each reference was carried out, from the records. No
+// count is ever above one, which tests check.
 func (s *Simulator) Effects() map[string]int { return s.book.countEffects() }
 
-// Calls lists what the simulator was asked about a mobile, or altogether if none
-// is given, in order of arrival.
+// Calls lists the calls about a mobile, or all calls if it is empty, in order of
+// arrival.
 func (s *Simulator) Calls(mobile string) []Call { return s.book.listCalls(mobile) }
 
-// Script sets what the next orders for a mobile will meet, for whoever holds the
-// simulator itself; none ends the script.
+// Script sets the outcomes of the next orders for a mobile; none ends the script.
 func (s *Simulator) Script(mobile string, outcomes ...Outcome) {
-	s.steering.setScript(mobile, outcomes)
+	s.settings.setScript(mobile, outcomes)
 }
 
 // route is one path with its method.
@@ -142,10 +142,10 @@ type route struct {
 	handle http.HandlerFunc
 }
 
-// ServeHTTP answers the protocol below /v1/ and obeys below /control/.
+// ServeHTTP serves the protocol below /v1/ and the control API below /control/.
 func (s *Simulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	control := strings.HasPrefix(r.URL.Path, "/control/")
-	if s.isClosing() || !control && s.steering.currentMode() == ModeDown {
+	if s.isClosing() || !control && s.settings.currentMode() == ModeDown {
 		drop()
 	}
 	route, known := s.routes[r.URL.Path]
@@ -158,7 +158,7 @@ func (s *Simulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !control && !s.knows(r.Header.Get("Authorization")):
 		refuse(w, http.StatusUnauthorized, "the bearer token is missing or wrong")
 	default:
-		if !control && s.steering.currentMode() == ModeSlow {
+		if !control && s.settings.currentMode() == ModeSlow {
 			s.pause()
 		}
 		route.handle(w, r)
@@ -181,7 +181,7 @@ func (s *Simulator) isClosing() bool {
 // drop ends the connection without an answer.
 func drop() { panic(http.ErrAbortHandler) }
 
-// hold gives no answer, for as long as anybody waits for one.
+// hold sends no answer until the caller disconnects, then drops the connection.
 func (s *Simulator) hold(r *http.Request) {
 	select {
 	case <-r.Context().Done():
@@ -190,8 +190,8 @@ func (s *Simulator) hold(r *http.Request) {
 	drop()
 }
 
-// pause takes its time. Whoever asked may leave; the work goes on, as a
-// provider's would.
+// pause delays a call. The order continues even if the caller disconnects, as at a
+// real provider.
 func (s *Simulator) pause() {
 	timer := time.NewTimer(s.slowFor)
 	defer timer.Stop()

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// story is a bit of everything, with what must be remembered of it.
-func story(t *testing.T, s *Simulator) {
+// sampleCalls makes calls of every kind.
+func sampleCalls(t *testing.T, s *Simulator) {
 	t.Helper()
 	activation := strings.Replace(orderFor("CX1", "9812345678", "TV-FAMILY"), "{", `{"name":"A","password":"hunter2",`, 1)
 	ask(s, "POST", "/v1/activate", activation).check(t, 200, `"applied"`)
@@ -24,10 +24,10 @@ func story(t *testing.T, s *Simulator) {
 	ask(s, "GET", "/v1/status?reference=CX1", "").check(t, 200, `"applied"`)
 }
 
-func TestBooksSurviveARestart(t *testing.T) {
+func TestState_SurvivesRestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	before := newSimulator(t, Config{StateFile: file})
-	story(t, before)
+	sampleCalls(t, before)
 	if err := before.Shutdown(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -56,14 +56,14 @@ func TestBooksSurviveARestart(t *testing.T) {
 		t.Error("the password is in the state file")
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the state file is %v, %v; want it to be nobody else's", info.Mode(), err)
+		t.Errorf("the state file is %v, %v; want it readable by its owner alone", info.Mode(), err)
 	}
 }
 
-func TestUnknowableStaysSoAfterARestart(t *testing.T) {
+func TestUnknowable_SurvivesRestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	s, url := start(t, Config{StateFile: file})
-	ended := held(t, s, url)
+	ended := startHeldCalls(t, s, url)
 	_ = s.Shutdown(context.Background())
 	for range 4 {
 		<-ended
@@ -72,17 +72,17 @@ func TestUnknowableStaysSoAfterARestart(t *testing.T) {
 	ask(after, "GET", "/v1/status?reference=CX8", "").check(t, 503)
 	ask(after, "POST", "/v1/void", `{"reference":"CX8"}`).check(t, 503)
 	ask(after, "GET", "/v1/status?reference=CX2", "").check(t, 200, `"applied"`)
-	// Whoever dies while working on an order has not carried it out.
+	// An order that was pending at the restart was not carried out.
 	ask(after, "GET", "/v1/status?reference=CX7", "").check(t, 200, `"unknown_reference"`)
 }
 
-// A simulator killed at any moment leaves a file that ends anywhere. What it
-// answered before is whole lines by then.
-func TestAFileCutAnywhereGivesBackItsWholeLines(t *testing.T) {
+// A killed simulator may leave a file that ends with an incomplete line. All calls
+// that it answered are complete lines.
+func TestStateFile_TruncatedAnywhere(t *testing.T) {
 	folder := t.TempDir()
 	whole := filepath.Join(folder, "whole")
 	s := newSimulator(t, Config{StateFile: whole})
-	story(t, s)
+	sampleCalls(t, s)
 	_ = s.Shutdown(context.Background())
 	text, err := os.ReadFile(whole)
 	if err != nil {
@@ -104,20 +104,20 @@ func TestAFileCutAnywhereGivesBackItsWholeLines(t *testing.T) {
 		_ = again.Shutdown(context.Background())
 		once := newSimulator(t, Config{StateFile: file})
 		if once.Effects()["CX9"] != 1 {
-			t.Errorf("cut after %d bytes: what came afterwards is lost", cut)
+			t.Errorf("cut after %d bytes: a later order is lost", cut)
 		}
 		_ = once.Shutdown(context.Background())
 	}
 }
 
-func TestAStateFileThatIsNoneStopsTheStart(t *testing.T) {
+func TestNew_InvalidStateFile(t *testing.T) {
 	folder := t.TempDir()
-	spoilt := filepath.Join(folder, "spoilt")
-	if err := os.WriteFile(spoilt, []byte("{}\nnonsense\n{}\n"), 0o600); err != nil {
+	malformed := filepath.Join(folder, "malformed")
+	if err := os.WriteFile(malformed, []byte("{}\nnonsense\n{}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		spoilt:                             "line 2",
+		malformed:                          "line 2",
 		folder:                             "simulator's state",
 		filepath.Join(folder, "no", "way"): "simulator's state",
 	} {
@@ -127,7 +127,7 @@ func TestAStateFileThatIsNoneStopsTheStart(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeRememberedIsNotDone(t *testing.T) {
+func TestOrder_WriteErrorIs503(t *testing.T) {
 	s := newSimulator(t, Config{StateFile: filepath.Join(t.TempDir(), "state")})
 	renew(s, "CX1", "9812345678").check(t, 200, `"applied"`)
 	if err := s.book.journal.file.Close(); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/coaxhq/coax/contract"
 )
 
-func TestWhatIsWrongWithAnAnswerIsNamed(t *testing.T) {
+func TestViolations_NameTheDefect(t *testing.T) {
 	header := func(name string, values ...string) func(*response) {
 		return func(r *response) {
 			r.header = canonical(r.header)
@@ -47,11 +47,11 @@ func TestWhatIsWrongWithAnAnswerIsNamed(t *testing.T) {
 		name   string
 		of     string // a recorded answer
 		change func(*response)
-		want   string // part of what is found; empty: nothing is
+		want   string // part of a violation; empty: there is none
 	}{
 		{"the query is no part of the path", "balance", to("GET", "/api/v1/balance?x=1"), ""},
 		{"a header may be spelled as net/http does", "balance", header("X-Ratelimit-Limit", "60"), ""},
-		{"an unknown path is told so", "not-found", to("DELETE", "/"), ""},
+		{"an unknown path is not found", "not-found", to("DELETE", "/"), ""},
 		{"a closing slash is another path", "not-found", to("GET", "/api/v1/balance/"), ""},
 		{"a path without the prefix is another path", "not-found", to("GET", "/balance"), ""},
 		{"any path may be throttled", "too-many-failed-attempts", to("PUT", "/x"), ""},
@@ -61,16 +61,16 @@ func TestWhatIsWrongWithAnAnswerIsNamed(t *testing.T) {
 		{"a wrong method is not a wrong path", "not-found", to("DELETE", "/api/v1/balance"), "the status is not documented"},
 		{"a right method is not refused", "method-not-allowed-post", to("GET", "/api/v1/balance"), "the status is not documented"},
 		{"a wrong path has no right method", "method-not-allowed-post", to("GET", "/api/v1/wallet"), "the status is not documented"},
-		{"a status nobody promised", "balance", status(201), "the status is not documented"},
-		{"an account is judged on paths only", "lco-inactive", to("GET", "/x"), `the code "LCO_INACTIVE" is not documented`},
-		{"an operator's rate is counted on paths only", "rate-limited", to("GET", "/x"), `the code "RATE_LIMITED" is not documented`},
+		{"an undocumented status", "balance", status(201), "the status is not documented"},
+		{"an account is checked on known paths only", "lco-inactive", to("GET", "/x"), `the code "LCO_INACTIVE" is not documented`},
+		{"an operator's rate is counted on known paths only", "rate-limited", to("GET", "/x"), `the code "RATE_LIMITED" is not documented`},
 		{"another path's answer", "balance", to("GET", "/api/v1/plans"), "missing propert"},
 
 		{"a code of another status", "invalid-nonce", body("INVALID_NONCE", "LCO_INACTIVE"), `the code "LCO_INACTIVE" is not documented`},
 		{"a status of another code", "invalid-nonce", status(403), `the code "INVALID_NONCE" is not documented`},
 		{"a code of another path", "subscriber-exists", to("POST", "/api/v1/renew"), `the code "SUBSCRIBER_EXISTS" is not documented`},
-		{"a plan that is active is renewed", "plan-already-active", to("POST", "/api/v1/renew"), `the code "PLAN_ALREADY_ACTIVE" is not documented`},
-		{"nobody has to be there to be activated", "subscriber-not-found-renew", to("POST", "/api/v1/activate"), "the status is not documented"},
+		{"an active plan can be renewed", "plan-already-active", to("POST", "/api/v1/renew"), `the code "PLAN_ALREADY_ACTIVE" is not documented`},
+		{"an activation needs no subscriber", "subscriber-not-found-renew", to("POST", "/api/v1/activate"), "the status is not documented"},
 		{"a wallet has no prices", "service-unavailable", func(r *response) {
 			to("GET", "/api/v1/balance")(r)
 			body("SERVICE_UNAVAILABLE", "PLANS_UNAVAILABLE")(r)
@@ -91,7 +91,7 @@ func TestWhatIsWrongWithAnAnswerIsNamed(t *testing.T) {
 		{"Allow with the wrong method", "method-not-allowed-post", header("Allow", "POST"), "the path takes GET"},
 		{"Allow with one method too many", "method-not-allowed-post", header("Allow", "GET, POST"), "header Allow"},
 		{"an answer that may be kept", "plans", header("Cache-Control", "max-age=300"), "header Cache-Control"},
-		{"a header nobody promised", "balance", header("Server", "coax"), "Server is not documented"},
+		{"an undocumented header", "balance", header("Server", "coax"), "Server is not documented"},
 		{"another content type", "balance", header("Content-Type", "text/plain; charset=utf-8"), "Content-Type"},
 		{"another charset", "balance", header("Content-Type", "application/json; charset=latin1"), "Content-Type"},
 		{"more than a charset", "balance", header("Content-Type", "application/json; charset=utf-8; v=1"), "Content-Type"},
@@ -114,7 +114,7 @@ func TestWhatIsWrongWithAnAnswerIsNamed(t *testing.T) {
 				header(name)(r)
 			}
 		}, ""},
-		{"but not by halves", "service-unavailable-activate", header("X-Ratelimit-Limit"), "of the rate headers there are only"},
+		{"an unavailable service with some of the rate headers", "service-unavailable-activate", header("X-Ratelimit-Limit"), "of the rate headers there are only"},
 		{"more left than there is", "balance", header("X-Ratelimit-Remaining", "61"), "61 requests are left of 60"},
 		{"less than nothing left", "rate-limited", header("X-Ratelimit-Remaining", "-1"), "header X-Ratelimit-Remaining"},
 
@@ -138,10 +138,10 @@ func TestWhatIsWrongWithAnAnswerIsNamed(t *testing.T) {
 		{"another endpoint's operation", "renew", to("POST", "/api/v1/advance-renew"), "/data/operation"},
 		{"an operation of the panel, answered here", "renew", body(`"api"`, `"web"`), "/data/channel"},
 		{"an operation of the panel, looked up", "transaction-renew", body(`"api"`, `"web"`), ""},
-		{"a success that is none", "renew", body(`"status":"success"`, `"status":"needs_review"`), "/data/status"},
+		{"a success with another status", "renew", body(`"status":"success"`, `"status":"needs_review"`), "/data/status"},
 		{"a success whose money is held", "renew", body(`"held":false`, `"held":true`), "/data/wallet/held"},
 		{"a success without an expiry", "activate", body(`"new":"`, `"new":null,"old":"`), "/data/expiry/new"},
-		{"a first expiry that is the second", "activate", body(`"previous":null`, `"previous":"2027-03-01 12:00:00"`), "/data/expiry/previous"},
+		{"an activation with a previous expiry", "activate", body(`"previous":null`, `"previous":"2027-03-01 12:00:00"`), "/data/expiry/previous"},
 		{"a booked cycle without a beginning", "advance-renew", body(`"start_date":"`, `"start_date":null,"x":"`), "/data/expiry/start_date"},
 		{"a renewal with a beginning", "transaction-renew", body(`"start_date":null`, `"start_date":"2027-03-01"`), "/data/expiry/start_date"},
 		{"a review that is over", "activate-in-review", body(`"completed_at":null`, `"completed_at":"2027-03-01 12:00:00"`), "/data/completed_at"},
@@ -150,21 +150,21 @@ func TestWhatIsWrongWithAnAnswerIsNamed(t *testing.T) {
 		{"a failure without a reason", "renew-failed", body(`"reason":`, `"because":`), "missing property 'reason'"},
 		{"a failure for another reason", "renew-failed", body("PROVIDER_REJECTED", "BAD_LUCK"), "/data/reason"},
 		{"a failure with a new expiry", "transaction-renew-failed", body(`"new":null`, `"new":"2027-03-01 12:00:00"`), "/data/expiry/new"},
-		{"a warning nobody knows", "activate-addon-failed", body("COMBO_SECONDARY_FAILED", "COMBO_FAILED"), "/data/warnings/0"},
-		{"a warning of what is not done", "activate-in-review", body(`"warnings":[]`, `"warnings":["COMBO_SECONDARY_FAILED"]`), "/data/warnings"},
+		{"an unknown warning", "activate-addon-failed", body("COMBO_SECONDARY_FAILED", "COMBO_FAILED"), "/data/warnings/0"},
+		{"a warning in a review", "activate-in-review", body(`"warnings":[]`, `"warnings":["COMBO_SECONDARY_FAILED"]`), "/data/warnings"},
 		{"a result that is not the status's", "transaction-renew", body(`"result_code":"OK"`, `"result_code":"PENDING_REVIEW"`), "/data/result_code"},
 		{"processing is not answered", "request-in-progress", status(202), `the code "REQUEST_IN_PROGRESS" is not documented`},
 
 		{"a replay", "activate-password-given", header("Idempotent-Replayed", "true"), ""},
 		{"a replay with a password", "activate", header("Idempotent-Replayed", "true"), "data.customer.password is in a replay"},
 		{"a review's replay with a password", "activate-in-review", header("Idempotent-Replayed", "true"), "data.customer.password is in a replay"},
-		{"a replay that is none", "activate-replayed", header("Idempotent-Replayed", "false"), "header Idempotent-Replayed"},
+		{"a replay header that is false", "activate-replayed", header("Idempotent-Replayed", "false"), "header Idempotent-Replayed"},
 		{"a replayed look-up", "transaction-activate", header("Idempotent-Replayed", "true"), "Idempotent-Replayed is not documented"},
 		{"a replayed refusal", "request-in-progress", header("Idempotent-Replayed", "true"), "Idempotent-Replayed is not documented"},
-		{"a password of somebody known", "renew", body(`"mobile":`, `"password":"abcdefghjkmn","mobile":`), "additional properties 'password'"},
-		{"a password of nobody", "activate-failed", body(`"mobile":`, `"password":"abcdefghjkmn","mobile":`), "additional properties 'password'"},
-		{"a password that is looked up", "transaction-activate", body(`"mobile":`, `"password":"abcdefghjkmn","mobile":`), "additional properties 'password'"},
-		{"a password that was given", "activate", body(`"password":"`, `"password":"l`), "/data/customer/password"},
+		{"a password in a renewal", "renew", body(`"mobile":`, `"password":"abcdefghjkmn","mobile":`), "additional properties 'password'"},
+		{"a password in a failed activation", "activate-failed", body(`"mobile":`, `"password":"abcdefghjkmn","mobile":`), "additional properties 'password'"},
+		{"a password in a look-up", "transaction-activate", body(`"mobile":`, `"password":"abcdefghjkmn","mobile":`), "additional properties 'password'"},
+		{"a password of another form", "activate", body(`"password":"`, `"password":"l`), "/data/customer/password"},
 
 		{"active and not active", "subscription-active", body(`"active":true`, `"active":false`), "/data/active"},
 		{"active and over", "subscription-active", body(`"days_remaining":`, `"days_remaining":0,"x":`), "/data/days_remaining"},
@@ -200,19 +200,18 @@ func TestWhatIsWrongWithAnAnswerIsNamed(t *testing.T) {
 	}
 }
 
-// A look-up has several shapes. What is said about it is said of the one it comes
-// closest to.
-func TestComplaintsAreAboutTheClosestShape(t *testing.T) {
+// A look-up has several schemas. The violations are those of the closest one.
+func TestViolations_AreOfClosestSchema(t *testing.T) {
 	r := recorded(t)["transaction-renew"]
 	r.body = bytes.Replace(r.body, []byte(`"held":false`), []byte(`"held":true`), 1)
 	doc := publishedDocument(t)
-	found := doc.judge(r)
+	found := doc.check(r)
 	if len(found) != 1 || !strings.Contains(found[0], "/data/wallet/held") {
-		t.Errorf("found %q; want only what is wrong with held", found)
+		t.Errorf("found %q; want only the violation of held", found)
 	}
 }
 
-// fakeTB is a test that may fail without anybody minding.
+// fakeTB counts failures.
 type fakeTB struct {
 	testing.TB
 	failed int
@@ -221,7 +220,7 @@ type fakeTB struct {
 func (f *fakeTB) Helper()               {}
 func (f *fakeTB) Errorf(string, ...any) { f.failed++ }
 
-func TestCheckFailsTheTest(t *testing.T) {
+func TestCheck_FailsTheTest(t *testing.T) {
 	r := recorded(t)["balance"]
 	f := &fakeTB{TB: t}
 	if Check(f, r.method, r.path, r.status, r.header, r.body); f.failed != 0 {
@@ -232,7 +231,7 @@ func TestCheckFailsTheTest(t *testing.T) {
 	}
 }
 
-func TestCheckPrintedFailsTheTest(t *testing.T) {
+func TestCheckPrinted_FailsTheTest(t *testing.T) {
 	all := recorded(t)
 	for name, r := range all {
 		if r.method == http.MethodHead {
@@ -246,7 +245,7 @@ func TestCheckPrintedFailsTheTest(t *testing.T) {
 	balance := all["balance"]
 	for name, change := range map[string]func(*response){
 		"another endpoint's body": func(r *response) { r.path = "/api/v1/plans" },
-		"a code of nobody's":      func(r *response) { r.body = bytes.Replace(r.body, []byte(`"OK"`), []byte(`"FINE"`), 1) },
+		"an unknown code":         func(r *response) { r.body = bytes.Replace(r.body, []byte(`"OK"`), []byte(`"FINE"`), 1) },
 		"a field too many":        func(r *response) { r.body = bytes.Replace(r.body, []byte(`"data":{`), []byte(`"data":{"x":1,`), 1) },
 		"no JSON":                 func(r *response) { r.body = []byte("OK") },
 	} {

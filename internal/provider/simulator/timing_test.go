@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestSlowTakesTwoSecondsAndIsPendingMeanwhile(t *testing.T) {
+func TestSlow_PendingForTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimulator(t, Config{})
 		began := time.Now()
@@ -20,7 +20,7 @@ func TestSlowTakesTwoSecondsAndIsPendingMeanwhile(t *testing.T) {
 		ask(s, "GET", "/v1/status?reference=CX1", "").check(t, 200, `"pending"`)
 		renew(s, "CX1", "9000071234").check(t, 200, `"pending"`)
 		if n := s.Effects()["CX1"]; n != 0 {
-			t.Errorf("carried out %d times before its time", n)
+			t.Errorf("carried out %d times before the delay ended", n)
 		}
 		(<-done).check(t, 200, `"applied"`)
 		if took := time.Since(began); took != 2*time.Second {
@@ -29,7 +29,7 @@ func TestSlowTakesTwoSecondsAndIsPendingMeanwhile(t *testing.T) {
 	})
 }
 
-func TestAVoidBeatsAnOrderThatIsStillBeingWorkedOn(t *testing.T) {
+func TestVoid_StopsPendingOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimulator(t, Config{})
 		done := make(chan reply)
@@ -41,12 +41,12 @@ func TestAVoidBeatsAnOrderThatIsStillBeingWorkedOn(t *testing.T) {
 			t.Errorf("a voided order had effects: %v", effects)
 		}
 		if calls := s.Calls("9000071234"); calls[0].Applied || calls[0].Answer != "rejected" {
-			t.Errorf("the call is told as %+v; want it rejected", calls[0])
+			t.Errorf("the call is listed as %+v; want it rejected", calls[0])
 		}
 	})
 }
 
-func TestAnOrderGoesOnWhenItsCallerHasLeft(t *testing.T) {
+func TestOrder_ContinuesWithoutCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimulator(t, Config{})
 		ctx, leave := context.WithCancel(t.Context())
@@ -56,7 +56,7 @@ func TestAnOrderGoesOnWhenItsCallerHasLeft(t *testing.T) {
 		}
 		request.Header.Set("Content-Type", "application/json")
 		done := make(chan reply)
-		go func() { done <- put(s, request) }()
+		go func() { done <- serve(s, request) }()
 		synctest.Wait()
 		leave()
 		<-done
@@ -66,7 +66,7 @@ func TestAnOrderGoesOnWhenItsCallerHasLeft(t *testing.T) {
 	})
 }
 
-func TestModeSlowDelaysEveryAnswer(t *testing.T) {
+func TestModeSlow_DelaysEveryAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimulator(t, Config{SlowFor: time.Minute})
 		ask(s, "POST", "/control/status", `{"mode":"slow"}`).check(t, 200)
@@ -85,8 +85,9 @@ func TestModeSlowDelaysEveryAnswer(t *testing.T) {
 	})
 }
 
-// held starts calls that are never answered, and waits until they have arrived.
-func held(t *testing.T, s *Simulator, url string) chan error {
+// startHeldCalls starts calls that are never answered, and waits until they have
+// arrived.
+func startHeldCalls(t *testing.T, s *Simulator, url string) chan error {
 	ended := make(chan error)
 	for reference, mobile := range map[string]string{"CX2": "9000021234", "CX3": "9000031234", "CX7": "9000071234", "CX8": "9000081234"} {
 		go func() {
@@ -112,9 +113,9 @@ func held(t *testing.T, s *Simulator, url string) chan error {
 	return ended
 }
 
-func TestShutdownLetsGoOfHeldCalls(t *testing.T) {
+func TestShutdown_DropsHeldCalls(t *testing.T) {
 	s, url := start(t, Config{SlowFor: time.Hour})
-	ended := held(t, s, url)
+	ended := startHeldCalls(t, s, url)
 	if err := s.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func TestShutdownLetsGoOfHeldCalls(t *testing.T) {
 	}
 }
 
-func TestAHeldCallEndsWhenItsCallerLeaves(t *testing.T) {
+func TestHeldCall_EndsWithCaller(t *testing.T) {
 	s := newSimulator(t, Config{})
 	for _, mobile := range []string{"9000021234", "9000031234", "9000081234"} {
 		ctx, leave := context.WithCancel(t.Context())
@@ -141,7 +142,7 @@ func TestAHeldCallEndsWhenItsCallerLeaves(t *testing.T) {
 			t.Fatal(err)
 		}
 		request.Header.Set("Content-Type", "application/json")
-		if got := put(s, request); !got.dropped {
+		if got := serve(s, request); !got.dropped {
 			t.Errorf("%s = %+v; want no answer", mobile, got)
 		}
 	}

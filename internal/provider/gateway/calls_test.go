@@ -22,7 +22,7 @@ func TestCatalogue_AllOrNothing(t *testing.T) {
 		t.Errorf("Catalogue = %v, %v; want %v", got, err, want)
 	}
 	if got, err := open(t, Config{URL: answering(t, 200, `{"components":[]}`).URL}).Catalogue(context.Background()); err != nil || len(got) != 0 {
-		t.Errorf("an empty catalogue = %v, %v; want it taken", got, err)
+		t.Errorf("an empty catalogue = %v, %v; want it accepted", got, err)
 	}
 
 	tests := []struct {
@@ -67,10 +67,10 @@ func TestProbe_NeedsValidReply(t *testing.T) {
 		{"does not know the reference", 200, `{"reference":"probe","status":"unknown_reference"}`, true},
 		{"does not know it, with 404", 404, `{"reference":"probe","status":"unknown_reference"}`, true},
 		{"is down", 503, `{}`, false},
-		{"does not know us", 401, `{"error":"token"}`, false},
+		{"refuses the token", 401, `{"error":"token"}`, false},
 		{"has no such path", 404, `{"error":"path"}`, false},
 		{"answers about something else", 200, `{"reference":"other","status":"unknown_reference"}`, false},
-		{"is somebody else", 200, `{"hello":"world"}`, false},
+		{"is another service", 200, `{"hello":"world"}`, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -81,17 +81,17 @@ func TestProbe_NeedsValidReply(t *testing.T) {
 		})
 	}
 	if err := open(t, Config{URL: "http://127.77.1.9:9"}).Probe(context.Background()); err == nil {
-		t.Error("Probe of nobody = nil")
+		t.Error("Probe of a closed port = nil")
 	}
 }
 
-// Review takes a rejection with a message for the provider's own no, and asks no
-// more. A void is none, however much is said beside it.
+// Review treats a rejection with a message as the provider's rejection, and stops.
+// A void is not one, even with a message.
 func TestVoid_MessageIsNoRejection(t *testing.T) {
 	g := open(t, Config{URL: answering(t, 200, `{"reference":"`+order.Reference+`","status":"voided","message":"Cancelled."}`).URL})
 	for name, ask := range map[string]func(context.Context, operation.Order) operation.Reply{"status": g.Status, "void": g.Void} {
 		if got := ask(t.Context(), order); got.Outcome != operation.Rejected || got.Message != "" || got.Detail == "" {
-			t.Errorf("%s = %+v; want it rejected, what was said kept for staff alone", name, got)
+			t.Errorf("%s = %+v; want it rejected, with the message only in the detail for staff", name, got)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func TestCatalogueAndProbe_EndWithCaller(t *testing.T) {
 			cancel()
 		}()
 		if err := ask(ctx); err == nil {
-			t.Errorf("%s = nil for a caller who left", name)
+			t.Errorf("%s = nil with a canceled context", name)
 		}
 	}
 }
