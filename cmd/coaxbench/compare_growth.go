@@ -200,7 +200,7 @@ func (c *comparison) compareSizes(ctx context.Context, kind string, operations i
 		}
 		return loading{
 			store: store, nodes: []*compareNode{node}, renewals: true, meter: c.meterOf(store, node), duration: c.plan.duration,
-			figure: c.figure(compare.Figure{Name: fmt.Sprintf("renewals, %s of %s operations", kind, size), Clients: c.plan.most()}),
+			figure: c.figure(compare.Figure{Name: fmt.Sprintf("renewals, %s of %s operations", kind, size), Clients: c.plan.maxClients()}),
 		}, node.Stop, nil
 	}
 	below, stopBelow, err := nodeOf(small, short(c.plan.small))

@@ -24,7 +24,7 @@ const (
 // whatever comes back.
 func (c *comparison) openLoop(like loading, name string) loading {
 	rate := max(1, like.figure.Median.PerSecond/2)
-	like.figure = c.figure(compare.Figure{Name: fmt.Sprintf("%s, open loop, %.0f/s", name, rate), Clients: c.plan.most(), Rate: rate})
+	like.figure = c.figure(compare.Figure{Name: fmt.Sprintf("%s, open loop, %.0f/s", name, rate), Clients: c.plan.maxClients(), Rate: rate})
 	like.duration = c.plan.open
 	return like
 }
@@ -145,7 +145,7 @@ func vacuum(store *compareStore) job {
 // asked again.
 func (c *comparison) reviews(like loading) job {
 	doubtful := like
-	doubtful.accounts, doubtful.inDoubt = like.store.crowd.InDoubt, true
+	doubtful.accounts, doubtful.unknownOutcome = like.store.crowd.UnknownOutcome, true
 	doubtful.figure = &compare.Figure{Clients: jobClients, Rate: min(doubtRate, like.figure.Rate/2)}
 	return job{
 		name: "reviews", takes: doubtful.figure.Rate,
@@ -157,7 +157,7 @@ func (c *comparison) reviews(like loading) job {
 			if err := c.awaitReviews(ctx, like.store); err != nil {
 				return err
 			}
-			for _, account := range like.store.crowd.InDoubt {
+			for _, account := range like.store.crowd.UnknownOutcome {
 				account.NothingOpen()
 			}
 			return nil

@@ -88,9 +88,9 @@ type loading struct {
 	duration time.Duration
 	// accounts are who sends; nil is everybody whose renewals are done at once.
 	accounts []*generator.Account
-	// burst and inDoubt are as the generator has them.
-	burst   time.Duration
-	inDoubt bool
+	// burst and unknownOutcome are as the generator has them.
+	burst          time.Duration
+	unknownOutcome bool
 }
 
 // load makes one run of a kind of load, and takes it into its figure.
@@ -146,7 +146,7 @@ func (c *comparison) send(ctx context.Context, of loading, begin, end func()) (g
 // loadOf is a kind of load as the generator wants it.
 func (c *comparison) loadOf(of loading) generator.Load {
 	load := generator.Load{
-		Accounts: of.accounts, Clients: of.figure.Clients, Rate: of.figure.Rate, Burst: of.burst, InDoubt: of.inDoubt,
+		Accounts: of.accounts, Clients: of.figure.Clients, Rate: of.figure.Rate, Burst: of.burst, UnknownOutcome: of.unknownOutcome,
 		Warmup: cmp.Or(of.warmup, c.plan.warmup), Duration: of.duration, Mark: fmt.Sprintf("bench-%d", time.Now().UnixNano()),
 	}
 	if load.Accounts == nil {

@@ -44,7 +44,7 @@ func (c *comparison) comparePostgres(ctx context.Context) (err error) {
 	}
 	c.memory("PostgreSQL, idle", node, false, memoryIdle)
 	err = c.compareOnCluster(ctx, cluster, pgbench, store, node)
-	c.memory(fmt.Sprintf("PostgreSQL, most of it all, up to %d clients", c.plan.most()), node, true, memoryLoaded)
+	c.memory(fmt.Sprintf("PostgreSQL, most of it all, up to %d clients", c.plan.maxClients()), node, true, memoryLoaded)
 	if err := errors.Join(err, node.Stop()); err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (c *comparison) compareOnCluster(ctx context.Context, cluster *growth.Clust
 			func() error { return c.load(ctx, one) },
 		}
 		atLeast, aim, three := 0.0, 0.0, one
-		if clients == c.plan.most() {
+		if clients == c.plan.maxClients() {
 			atLeast, aim = 0.40, 1.0
 			three.figure = c.figure(compare.Figure{Name: "the same, three nodes, " + many, Clients: clients})
 			runs = append(runs, func() error { return c.loadThree(ctx, three) })
@@ -155,7 +155,7 @@ func (c *comparison) compareOnCluster(ctx context.Context, cluster *growth.Clust
 		}
 		c.report.Ratios = append(c.report.Ratios,
 			compare.RatioOf("renewals on PostgreSQL ÷ pgbench TPC-B, "+many, one.figure, below, atLeast, aim))
-		if clients == c.plan.most() {
+		if clients == c.plan.maxClients() {
 			c.report.Ratios = append(c.report.Ratios,
 				compare.RatioOf("three nodes ÷ one node on PostgreSQL", three.figure, one.figure, 0.85, 0))
 		}

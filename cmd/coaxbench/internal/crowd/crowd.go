@@ -23,17 +23,17 @@ type Size struct {
 	Operators   int `json:"operators"`
 	Subscribers int `json:"subscribers"`
 	Plans       int `json:"plans"`
-	// InDoubt is how many subscribers there are besides, of whom the provider never
+	// UnknownOutcome is how many subscribers there are besides, of whom the provider never
 	// says at once what it has done.
-	InDoubt int `json:"in_doubt"`
+	UnknownOutcome int `json:"in_doubt"`
 }
 
 // Crowd is who is in a store, ready to call.
 type Crowd struct {
 	Accounts []*generator.Account
 	Plans    []string
-	// InDoubt are the operators of those whose renewals are left in doubt.
-	InDoubt []*generator.Account
+	// UnknownOutcome are the operators of those whose renewals are left in doubt.
+	UnknownOutcome []*generator.Account
 }
 
 const (
@@ -41,8 +41,8 @@ const (
 	price = 199_00
 	// purchases is how many renewals each operator has money for.
 	purchases = 1_000_000
-	// inDoubtOperators share those whose renewals are left in doubt.
-	inDoubtOperators = 8
+	// unknownOperators share those whose renewals are left in doubt.
+	unknownOperators = 8
 	// dropped is where their numbers begin: the simulator does what it is asked for
 	// these and hangs up without an answer.
 	dropped = 90_0009_0000
@@ -61,7 +61,7 @@ func Make(ctx context.Context, service *admin.Service, component string, size Si
 		}
 		c.Plans = append(c.Plans, plan.ID)
 	}
-	operators, err := growth.MakeOperators(ctx, service, size.Operators+inDoubtOperators, money.Paise(price*purchases), func() {})
+	operators, err := growth.MakeOperators(ctx, service, size.Operators+unknownOperators, money.Paise(price*purchases), func() {})
 	if err != nil {
 		return c, err
 	}
@@ -70,12 +70,12 @@ func Make(ctx context.Context, service *admin.Service, component string, size Si
 		if i < size.Operators {
 			c.Accounts = append(c.Accounts, account)
 		} else {
-			c.InDoubt = append(c.InDoubt, account)
+			c.UnknownOutcome = append(c.UnknownOutcome, account)
 		}
 	}
 	// Numbers that no Indian mobile has begin with 1.
 	deal(c.Accounts, size.Subscribers, 1_000_000_000)
-	deal(c.InDoubt, size.InDoubt, dropped)
+	deal(c.UnknownOutcome, size.UnknownOutcome, dropped)
 	return c, nil
 }
 
@@ -94,7 +94,7 @@ type row struct {
 	operator int64
 }
 
-func (c Crowd) everybody() []*generator.Account { return slices.Concat(c.Accounts, c.InDoubt) }
+func (c Crowd) everybody() []*generator.Account { return slices.Concat(c.Accounts, c.UnknownOutcome) }
 
 func (c Crowd) rows() []row {
 	var rows []row

@@ -13,8 +13,8 @@ import (
 
 // The one answer that a load is to get: okay, or in doubt where that is wanted.
 const (
-	okay    = "200 OK"
-	inDoubt = "202 PENDING_REVIEW"
+	okay           = "200 OK"
+	unknownOutcome = "202 PENDING_REVIEW"
 )
 
 // client has one request on its way at a time.

@@ -30,9 +30,9 @@ type Load struct {
 	// Burst has them come together, as many as make the rate, so often; 0 has each
 	// come at a moment of its own.
 	Burst time.Duration
-	// InDoubt is for renewals of which the provider does not say what became: each
+	// UnknownOutcome is for renewals of which the provider does not say what became: each
 	// is to be left open, where it is to be done otherwise.
-	InDoubt          bool
+	UnknownOutcome   bool
 	Warmup, Duration time.Duration
 	// Begin is called when the measuring begins, and End when it is over.
 	Begin, End func()
@@ -189,8 +189,8 @@ func (r *run) result(clients []*client) Result {
 		result.Seconds, result.PerSecond = elapsed, float64(result.Requests)/elapsed
 	}
 	wrong := maps.Clone(result.Answers)
-	if r.load.InDoubt {
-		delete(wrong, inDoubt)
+	if r.load.UnknownOutcome {
+		delete(wrong, unknownOutcome)
 	} else {
 		delete(wrong, okay)
 	}

@@ -208,7 +208,7 @@ func (g *Accounts) letIn(ctx context.Context, service *admin.Service, operator *
 	for range 2 {
 		answer := Send(ctx, Request{Client: operator.client, Method: http.MethodGet, Path: "/api/v1/balance"})
 		switch {
-		case answer.lawful():
+		case answer.expected():
 			return nil
 		case answer.Code == "INVALID_API_KEY":
 			return fmt.Errorf("the server at %s does not know a key that was just made: the configuration names another store than that server's", g.target.BaseURL)
@@ -243,7 +243,7 @@ func (g *Accounts) renewFirst(ctx context.Context, operator *Operator, from *ren
 		answer := Send(ctx, request)
 		from.Answered(time.Now(), answer)
 		g.First.Count(answer)
-		if !answer.lawful() {
+		if !answer.expected() {
 			return fmt.Errorf("a first renewal was answered %s", cmp.Or(answer.message(), answer.String()))
 		}
 		id, err := transactionOf(answer)
