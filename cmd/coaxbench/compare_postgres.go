@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// moreNodes is how many join the first one.
+// moreNodes is the number of additional nodes.
 const moreNodes = 2
 
 // comparePostgres measures renewals on a cluster of our own, beside pgbench.
@@ -51,8 +51,8 @@ func (c *comparison) comparePostgres(ctx context.Context) (err error) {
 	return c.prove(ctx, store, true)
 }
 
-// startCluster makes a PostgreSQL of our own. It forgets nothing when the power
-// goes: figures of one that does would be about something else.
+// startCluster creates a PostgreSQL cluster that survives power failures, like one in
+// production.
 func (c *comparison) startCluster(ctx context.Context, name string) (*growth.Cluster, error) {
 	c.tell("starting PostgreSQL")
 	data := filepath.Join(c.folder, name, "data")
@@ -90,8 +90,8 @@ func (c *comparison) openCluster(ctx context.Context, data string) (*growth.Clus
 // quarter of its memory, as its manual advises. What must survive a crash is as
 // PostgreSQL has it by itself.
 func clusterSettings(memoryMB int64) []string {
-	const least, most = 256, 4096
-	return []string{fmt.Sprintf("shared_buffers=%dMB", min(max(memoryMB/4, least), most)), "max_wal_size=4GB"}
+	const minimum, limit = 256, 4096
+	return []string{fmt.Sprintf("shared_buffers=%dMB", min(max(memoryMB/4, minimum), limit)), "max_wal_size=4GB"}
 }
 
 // vacuuming is how fast a database is cleaned up: as fast as it goes, or with the
@@ -166,9 +166,8 @@ func (c *comparison) compareOnCluster(ctx context.Context, cluster *growth.Clust
 	return c.compareLatency(ctx, one, "renewals on PostgreSQL")
 }
 
-// loadThree loads three nodes together. The two more are there for this run
-// alone: an idle node asks its database things, too. The first has been at work for
-// minutes, and they get to know the same operators before anything is measured.
+// loadThree loads three nodes together. The two others run only meanwhile, because an idle node
+// queries the database, too. They cache the same operators before anything is measured.
 func (c *comparison) loadThree(ctx context.Context, of loading) (err error) {
 	for i := range moreNodes {
 		node, err := c.startNode(ctx, fmt.Sprintf("postgres-%d", i+2), of.store.config)

@@ -43,7 +43,7 @@ func (c *comparison) compareSQLite(ctx context.Context) (err error) {
 	return c.prove(ctx, store, true)
 }
 
-// compareReads holds signed reads against a bare handler.
+// compareReads compares signed reads with a bare handler.
 func (c *comparison) compareReads(ctx context.Context, store *compareStore, node *compareNode) (err error) {
 	bare, err := c.startBare(ctx, node, store.crowd.Accounts[0])
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *comparison) compareReads(ctx context.Context, store *compareStore, node
 	return c.alternate(ctx, func() error { return c.load(ctx, open) })
 }
 
-// compareRenewals holds renewals against their rows alone.
+// compareRenewals compares renewals with writing their rows alone.
 func (c *comparison) compareRenewals(ctx context.Context, store *compareStore, node *compareNode) (err error) {
 	c.tell("preparing the raw store")
 	raw, err := baseline.OpenRawSQLite(ctx, filepath.Join(c.folder, "raw.db"), c.plan.crowd.Operators, c.plan.crowd.Subscribers)

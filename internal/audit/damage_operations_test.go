@@ -38,7 +38,7 @@ var operationDamage = []damage{
 		name: "a failure without a reason", want: []string{"S1"}, subject: "operation {renew-3}",
 		sql: `UPDATE operations SET reason = NULL WHERE id = '{renew-3}'`,
 	}, {
-		name: "an unknown add-on status", want: []string{"S1"}, subject: "operation {activate-10}",
+		name: "an add-on without a status", want: []string{"S1"}, subject: "operation {activate-10}",
 		sql: `UPDATE operations SET addon_status = NULL WHERE id = '{activate-10}'`,
 	}, {
 		name: "two open operations of a customer", want: []string{"S2", "M4", "S1", "M1", "L3"}, subject: "subscriber 100007", loosen: []string{"operations"},

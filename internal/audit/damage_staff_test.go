@@ -35,7 +35,7 @@ var staffDamage = []damage{
 		name: "a changed second factor requirement", want: []string{"A9"}, subject: "lco 1",
 		sql: `UPDATE operators SET second_factor_required = 1 WHERE id = 1`,
 	}, {
-		name: "a changed rate", want: []string{"A9"}, subject: "lco 1",
+		name: "a changed commission rate", want: []string{"A9"}, subject: "lco 1",
 		sql: `UPDATE operators SET commission_bps = 1 WHERE id = 1`,
 	}, {
 		name: "an operator without a wallet", want: []string{"O2"}, subject: "lco 4",

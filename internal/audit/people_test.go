@@ -88,10 +88,10 @@ var loginDamage = []damage{
 		name: "an operator's login among the staff", want: []string{"A11"}, subject: "login 2",
 		sql: `UPDATE logins SET realm = 'staff', operator_id = NULL, role = 'viewer' WHERE id = 2`,
 	}, {
-		name: "a login under another name", want: []string{"A11"}, subject: "login 1",
+		name: "a changed username", want: []string{"A11"}, subject: "login 1",
 		sql: `UPDATE logins SET username = 'asha' WHERE id = 1`,
 	}, {
-		name: "a login of another operator", want: []string{"A11"}, subject: "login 1",
+		name: "a changed name of a login", want: []string{"A11"}, subject: "login 1",
 		sql: `UPDATE logins SET name = 'Asha' WHERE id = 1`,
 	}, {
 		name: "a login without its staff action", want: []string{"A11"}, subject: "login 77",

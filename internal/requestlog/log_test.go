@@ -17,8 +17,7 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// fakeStore is a store that keeps what it is given, or fails. What the real ones make of
-// it is storetest's business.
+// fakeStore stores batches in memory, or fails. The real stores are tested by storetest.
 type fakeStore struct {
 	Store
 	mu      sync.Mutex
@@ -37,7 +36,7 @@ func (s *fakeStore) RecordRequests(_ context.Context, batch Batch) error {
 	return nil
 }
 
-// calls are all that was written, and each block has one operator.
+// calls returns all written calls, and checks that each block has one operator.
 func (s *fakeStore) calls(t *testing.T) (all []Entry) {
 	t.Helper()
 	s.mu.Lock()
@@ -85,13 +84,13 @@ func TestEntry_PackRoundTrip(t *testing.T) {
 		"with a key, and large":  {At: morning, IdempotencyKey: strings.Repeat("k", 100), CredentialID: 1 << 40, Took: time.Hour},
 	} {
 		packed := appendEntry(nil, &e)
-		e.OperatorID = 0 // that is the block's
+		e.OperatorID = 0 // the block has it
 		r := unpacker{rest: packed}
 		got := r.entry()
 		if r.damaged || len(r.rest) != 0 || !reflect.DeepEqual(got, e) {
 			t.Errorf("%s: %+v with %d bytes left; want %+v", name, got, len(r.rest), e)
 		}
-		// Half a call is noticed, wherever it ends.
+		// A truncated call is an error, wherever it ends.
 		for cut := range packed {
 			r := unpacker{rest: packed[:cut]}
 			if r.entry(); !r.damaged {
@@ -174,8 +173,7 @@ func TestLog_BlocksByOperator(t *testing.T) {
 	}
 }
 
-// However calls come, no block reaches further than is promised to who looks for a
-// moment.
+// Search relies on blockSpan, in whatever order calls come.
 func TestLog_BlockSpanIsBounded(t *testing.T) {
 	store := &fakeStore{}
 	log := New(store, Config{Keep: time.Hour})
@@ -212,8 +210,7 @@ func TestLog_CountsDroppedCalls(t *testing.T) {
 		t.Errorf("a store that fails: %v, %d dropped; want 2", err, missed.dropped)
 	}
 
-	// A store that stands still: calls wait up to a bound, and nobody who answers
-	// one ever does.
+	// The store blocks: calls are buffered up to maxPending, and Record never blocks.
 	store = &fakeStore{}
 	missed = &counter{}
 	log = New(store, Config{Keep: time.Hour, Metrics: missed})

@@ -69,7 +69,7 @@ func TestFilled_RefillsPartialStore(t *testing.T) {
 	}
 }
 
-func TestFilled_FolderNamesTheSchema(t *testing.T) {
+func TestFingerprint_DiffersBySchema(t *testing.T) {
 	ours, err := fingerprintOf(SQLite)
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestFilled_RequiresDiskSpace(t *testing.T) {
 	}
 	err := checkSpace("/somewhere", Postgres, 10_000_000, disk(10<<30))
 	if err == nil || !strings.Contains(err.Error(), "10.0 GB") || !strings.Contains(err.Error(), "/somewhere") {
-		t.Errorf("%v; want it refused, with what there is and where", err)
+		t.Errorf("%v; want an error with the free space and the folder", err)
 	}
 }
 

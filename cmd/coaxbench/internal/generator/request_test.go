@@ -54,7 +54,7 @@ func TestRequest_Signature(t *testing.T) {
 	}
 }
 
-// What the generator takes of the machine, the service does not get.
+// The generator shares the CPU with the measured service.
 func TestRequest_NoAllocations(t *testing.T) {
 	account := NewAccount(7, "cxk_key", "cxs_secret")
 	s := newScribe("127.0.0.1:8443")

@@ -77,7 +77,7 @@ type Progress struct {
 	Unexpected uint64
 }
 
-// exhausted is why a phase ended early for want of something to send.
+// exhausted is the reason of a phase that ended early without requests to send.
 const exhausted = "nothing was left to send"
 
 // lostAfter is how many requests in a row a worker sends in vain before the
@@ -227,7 +227,7 @@ func (w *worker) count(request Request, answer Answer, begin, end time.Time) {
 	w.last = end
 }
 
-// Send sends a request once and says what came of it.
+// Send sends a request once and returns its answer.
 func Send(ctx context.Context, request Request) Answer {
 	response, err := request.Client.Send(ctx, request.Method, request.Path, request.Body, request.Header)
 	if err != nil {
@@ -249,8 +249,8 @@ func Send(ctx context.Context, request Request) Answer {
 	return answer
 }
 
-// Reason names the reason that a request has no answer, in few enough words that
-// equal reasons are counted together: errors name ports.
+// Reason names why a request has no answer, without details such as ports, so that equal
+// reasons are counted together.
 func Reason(err error) string {
 	var timeout net.Error
 	switch {
@@ -267,9 +267,8 @@ func Reason(err error) string {
 	return err.Error()
 }
 
-// lawful reports whether an answer is one that a sound server may give under
-// load. An outcome that nobody knows yet is one: its money is held and it is
-// followed up.
+// expected reports whether a correct server may give the answer under load. A pending
+// outcome is one: its money is held and it is verified later.
 func (a Answer) expected() bool {
 	return a.Status == http.StatusOK && a.Code == "OK" || a.Status == http.StatusAccepted
 }
@@ -314,7 +313,7 @@ func (a Answer) LeavesOpen() bool {
 	return a.Status == 0 || a.Status == http.StatusAccepted || a.Status >= 500 && a.Status != http.StatusBadGateway
 }
 
-// Unexpected is what no sound server answers, and how often it did.
+// Unexpected counts the answers that a correct server does not give.
 func (p Phase) Unexpected() map[string]uint64 {
 	rest := maps.Clone(p.Answers)
 	maps.DeleteFunc(rest, func(answer string, _ uint64) bool {
