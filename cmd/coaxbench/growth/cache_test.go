@@ -44,7 +44,7 @@ func TestFilled_UsesTheCache(t *testing.T) {
 
 func TestFilled_RefillsPartialStore(t *testing.T) {
 	cache := t.TempDir()
-	folder, err := place(cache, SQLite, 1_000)
+	folder, err := folderOf(cache, SQLite, 1_000)
 	if err != nil {
 		t.Fatal(err)
 	}
