@@ -18,42 +18,42 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// comparePlan is how large and how long a comparison is.
+// comparePlan has the size and the length of a comparison.
 type comparePlan struct {
 	crowd   crowd.Size
 	clients []int
 	rounds  int
 	warmup  time.Duration
-	// meeting is how long a node that has just been started is loaded before it is
-	// measured, so that it has met its operators: it looks each up once.
+	// meeting is how long a new node is loaded before it is measured, so that its cache has
+	// all operators.
 	meeting  time.Duration
 	duration time.Duration
 	// open is how long the open loops are measured.
 	open time.Duration
 	// scale is pgbench's.
 	scale int
-	// pause is between two looks at a host that gives the machine to others.
+	// pause is the time between two checks of the CPU time that the host steals.
 	pause time.Duration
-	// large is how many operations a store that has grown is asked to have, or
-	// enough where there is none in the cache; small is one that has not.
+	// large is the preferred number of operations of a large store, enough the number if
+	// there is none in the cache; small is that of a small store.
 	large, enough, small int
 }
 
 var (
 	wholeComparison = comparePlan{
-		crowd: crowd.Size{Operators: 1000, Subscribers: 100_000, Plans: 16, InDoubt: 1000}, clients: []int{1, 16, 64}, rounds: 3,
+		crowd: crowd.Size{Operators: 1000, Subscribers: 100_000, Plans: 16, UnknownOutcome: 1000}, clients: []int{1, 16, 64}, rounds: 3,
 		warmup: time.Second, meeting: 5 * time.Second, duration: 5 * time.Second, open: 8 * time.Second, scale: 10, pause: 9 * time.Second,
 		large: 10_000_000, enough: 1_000_000, small: 10_000,
 	}
 	quickComparison = comparePlan{
-		crowd: crowd.Size{Operators: 32, Subscribers: 640, Plans: 8, InDoubt: 80}, clients: []int{1, 4, 16}, rounds: 1,
+		crowd: crowd.Size{Operators: 32, Subscribers: 640, Plans: 8, UnknownOutcome: 80}, clients: []int{1, 4, 16}, rounds: 1,
 		duration: 200 * time.Millisecond, open: 200 * time.Millisecond, scale: 1,
 		large: 20_000, enough: 20_000, small: 100,
 	}
 )
 
-// most is the number of clients that ratios are taken at.
-func (p comparePlan) most() int { return p.clients[len(p.clients)-1] }
+// maxClients is the number of clients that ratios are taken at.
+func (p comparePlan) maxClients() int { return p.clients[len(p.clients)-1] }
 
 // compareParts is what a comparison can be narrowed to.
 var compareParts = []string{"reads", "sqlite", "postgres", "calls", "growth"}
@@ -179,8 +179,7 @@ func (a *app) compare(ctx context.Context, f compareFlags) (err error) {
 	return c.conclude()
 }
 
-// checkPrograms finds out before anything is measured what would be missing half
-// way through.
+// checkPrograms checks for missing programs before anything is measured.
 func (c *comparison) checkPrograms() error {
 	if !c.flags.wants("postgres") && !c.flags.wants("calls") && !c.flags.wants("growth") {
 		return nil
@@ -193,7 +192,7 @@ func (c *comparison) checkPrograms() error {
 	return nil
 }
 
-// run measures what was asked for, one part after the other.
+// run measures the requested parts, one after the other.
 func (c *comparison) run(ctx context.Context) (err error) {
 	if err := c.checkPrograms(); err != nil {
 		return err
@@ -235,7 +234,7 @@ func (c *comparison) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// conclude writes the report, and says what came of it.
+// conclude writes the report and prints where it is.
 func (c *comparison) conclude() error {
 	c.report.Took = time.Since(c.began).Seconds()
 	if missed := c.report.Missed(); c.flags.quick && missed > 0 {
@@ -256,33 +255,30 @@ func (c *comparison) conclude() error {
 	return nil
 }
 
-// tell says what is being done, and how long it has been going on.
+// tell prints the current step and the elapsed time.
 func (c *comparison) tell(format string, args ...any) {
 	fmt.Fprintf(c.err, "%5.0fs  %s\n", time.Since(c.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// figure begins one that will stand in the table.
+// figure adds a figure to the report.
 func (c *comparison) figure(f compare.Figure) *compare.Figure {
-	kept := &f
-	c.report.Figures = append(c.report.Figures, kept)
-	return kept
+	c.report.Figures = append(c.report.Figures, &f)
+	return &f
 }
 
 const (
-	// mostStolen is how much of the machine its host may give to others in a round that
-	// counts.
-	mostStolen = 0.05
-	// mostRepeated is how many rounds of one comparison are made again for that: were it of
-	// all of them, the first in a bad hour would leave none to the others. mostProbed is how
-	// often the machine is found not to be there before a round: for twenty minutes in all.
-	mostRepeated = 4
-	mostProbed   = 120
+	// maxStolen is the share of CPU time that the host may steal in a round that counts.
+	maxStolen = 0.05
+	// maxRepeated is how many rounds of one comparison are repeated for that; a limit for all
+	// comparisons together could be used up by the first. maxProbed is how often a run waits
+	// for the host before a round: for twenty minutes in all.
+	maxRepeated = 4
+	maxProbed   = 120
 )
 
-// alternate makes several measurements in turn, as often as the plan says, so
-// that whatever else the machine is doing befalls them all. A round in which the
-// machine was not there is about its host, and is made again, unless nothing is
-// compared in it.
+// alternate runs several measurements in turn, as often as the plan says, so that other load
+// of the machine affects them equally. A round in which the host stole CPU time is repeated,
+// unless it compares nothing.
 func (c *comparison) alternate(ctx context.Context, runs ...func() error) error {
 	for done, repeated := 0, 0; done < c.plan.rounds; {
 		if err := c.awaitHost(ctx); err != nil {
@@ -296,9 +292,9 @@ func (c *comparison) alternate(ctx context.Context, runs ...func() error) error 
 			}
 		}
 		stolen := watched()
-		if stolen <= mostStolen || c.flags.quick || len(runs) == 1 || repeated == mostRepeated {
+		if stolen <= maxStolen || c.flags.quick || len(runs) == 1 || repeated == maxRepeated {
 			done++
-			if stolen > mostStolen && !c.flags.quick {
+			if stolen > maxStolen && !c.flags.quick {
 				c.report.Notes = append(c.report.Notes, fmt.Sprintf("a round of %s counts although the host took %.0f %% of the machine", c.round[0].Name, 100*stolen))
 			}
 			continue
@@ -312,12 +308,12 @@ func (c *comparison) alternate(ctx context.Context, runs ...func() error) error 
 	return nil
 }
 
-// awaitHost waits until the host gives the machine all that it asks for. That shows
-// only while it is at work.
+// awaitHost waits until the host steals no more than maxStolen, which can be measured only
+// while the machine is busy.
 func (c *comparison) awaitHost(ctx context.Context) error {
-	for ; c.probed < mostProbed && !c.flags.quick; c.probed++ {
+	for ; c.probed < maxProbed && !c.flags.quick; c.probed++ {
 		stolen := c.probeStolen()
-		if stolen <= mostStolen {
+		if stolen <= maxStolen {
 			return nil
 		}
 		c.tell("the host takes %.0f %% of the machine: waiting", 100*stolen)

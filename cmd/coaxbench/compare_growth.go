@@ -17,8 +17,7 @@ import (
 	"github.com/coaxhq/coax/cmd/coaxbench/internal/generator"
 )
 
-// compareGrowth holds renewals on stores that have grown against renewals on
-// stores that have not, on both kinds.
+// compareGrowth compares renewals on large stores with renewals on small ones, on both kinds.
 func (c *comparison) compareGrowth(ctx context.Context) error {
 	for _, kind := range []struct {
 		growth.Kind
@@ -39,8 +38,8 @@ func (c *comparison) compareGrowth(ctx context.Context) error {
 	return nil
 }
 
-// filledStore is the largest that is there, or else one that takes less time to
-// be made.
+// filledStore returns the largest store in the cache, or else fills a smaller one, which takes
+// less time.
 func (c *comparison) filledStore(ctx context.Context, kind growth.Kind, name string) (growth.Store, error) {
 	filled, found := growth.Find(c.flags.out, kind, c.plan.large)
 	if !found || filled.Operations < c.plan.enough {
@@ -65,13 +64,13 @@ func (c *comparison) filledStore(ctx context.Context, kind growth.Kind, name str
 	return filled, nil
 }
 
-// crowdOf is as many operators and subscribers of a filled store as any other
-// load has, from all over it.
+// crowdOf returns as many operators and subscribers of a filled store as any other load has,
+// spread evenly over it.
 func crowdOf(filled growth.Store, size crowd.Size) crowd.Crowd {
 	c := crowd.Crowd{Plans: filled.PlanIDs}
 	operators := min(size.Operators, filled.Operators)
-	// Who stands last has bought a moment before the store was filled, and may
-	// not buy the same again yet.
+	// The last subscribers bought just before the store was filled, and the same renewal
+	// would be refused.
 	each := min(size.Subscribers/size.Operators, filled.SubscribersOf()/2)
 	for i := range operators {
 		at := i * filled.Operators / operators
@@ -105,13 +104,10 @@ func (c *comparison) grownStore(ctx context.Context, filled growth.Store, name, 
 	return s, err
 }
 
-// warm reads a store's files once, so that the machine has in its memory what fits
-// there, as it would have after some days of serving it. What was filled long ago
-// would be fetched from the disk page by page, and how fast that goes is another
-// question than how the service grows. It is read in no particular order as far as
-// the system knows, because that is how a service reads; and what is in memory
-// already is read again, because it may have been read otherwise, by the audit after
-// the last comparison, for one.
+// warm reads a store's files once, so that the page cache has what fits, as after some days of
+// service: reading page by page from the disk would measure the disk. The files are opened for
+// random access, because that is how a service reads; cached pages are read again, because they
+// may have been read sequentially, by an audit for example.
 func (c *comparison) warm(ctx context.Context, path string) error {
 	c.tell("reading %s once", path)
 	return filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
@@ -161,8 +157,7 @@ func (c *comparison) compareGrownSQLite(ctx context.Context, filled growth.Store
 }
 
 func (c *comparison) compareGrownPostgres(ctx context.Context, filled growth.Store) (err error) {
-	// Each has a PostgreSQL of its own: what one keeps in memory is not the
-	// other's to push out.
+	// Each has a PostgreSQL of its own, so that they do not share buffers.
 	if err := c.warm(ctx, filled.Data()); err != nil {
 		return err
 	}
@@ -200,7 +195,7 @@ func (c *comparison) compareSizes(ctx context.Context, kind string, operations i
 		}
 		return loading{
 			store: store, nodes: []*compareNode{node}, renewals: true, meter: c.meterOf(store, node), duration: c.plan.duration,
-			figure: c.figure(compare.Figure{Name: fmt.Sprintf("renewals, %s of %s operations", kind, size), Clients: c.plan.most()}),
+			figure: c.figure(compare.Figure{Name: fmt.Sprintf("renewals, %s of %s operations", kind, size), Clients: c.plan.maxClients()}),
 		}, node.Stop, nil
 	}
 	below, stopBelow, err := nodeOf(small, short(c.plan.small))
@@ -211,7 +206,7 @@ func (c *comparison) compareSizes(ctx context.Context, kind string, operations i
 	if err != nil {
 		return errors.Join(err, stopBelow())
 	}
-	// Both have answered as many before it counts, and have met everybody.
+	// Both have answered the same number of requests before, and have all operators cached.
 	err = c.grow(ctx, below)
 	if err == nil {
 		err = c.grow(ctx, grown)
@@ -239,8 +234,7 @@ func (c *comparison) compareSizes(ctx context.Context, kind string, operations i
 	return c.prove(ctx, large, false)
 }
 
-// grow renews until a store has as many operations more as one that has not grown
-// has in all.
+// grow renews until a store has as many more operations as a small store has in all.
 func (c *comparison) grow(ctx context.Context, of loading) error {
 	for of.store.answered.Done < uint64(c.plan.small) {
 		before := of.store.answered.Done

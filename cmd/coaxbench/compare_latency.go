@@ -13,37 +13,36 @@ import (
 const (
 	// jobClients is how many requests of a job are under way at a time.
 	jobClients = 4
-	// doubtRate is how many operations a second are left in doubt beside a load,
-	// which is about as many as the review takes up.
-	doubtRate = 30
+	// unknownRate is the number of operations a second with an unknown outcome beside a load,
+	// about as many as the review verifies.
+	unknownRate = 30
 	// bulkEvery is how often a bulk job has something to send.
 	bulkEvery = time.Second
 )
 
-// openLoop is a load that sends at half of what a closed loop has reached,
-// whatever comes back.
+// openLoop returns a load with half the rate that a closed loop has reached, independent of the
+// answers.
 func (c *comparison) openLoop(like loading, name string) loading {
 	rate := max(1, like.figure.Median.PerSecond/2)
-	like.figure = c.figure(compare.Figure{Name: fmt.Sprintf("%s, open loop, %.0f/s", name, rate), Clients: c.plan.most(), Rate: rate})
+	like.figure = c.figure(compare.Figure{Name: fmt.Sprintf("%s, open loop, %.0f/s", name, rate), Clients: c.plan.maxClients(), Rate: rate})
 	like.duration = c.plan.open
 	return like
 }
 
-// job is something that goes on beside a load.
+// job is a background job beside a load.
 type job struct {
 	name string
 	// takes is how many renewals a second are the job's own. The load makes so many
 	// less: together they are what the load is alone.
 	takes float64
-	// run goes on until the load is over, and says what it was answered, if it
-	// asked for anything.
+	// run runs until the load is over, and returns the answers to its own requests, if any.
 	run func(ctx context.Context, over <-chan struct{}) (generator.Result, error)
 	// after waits for what the job has left to do; nil if nothing.
 	after func(ctx context.Context) error
 }
 
-// compareLatency asks how long renewals take at half of what a node can do, and
-// whether they take longer when something else goes on. Checkpoints always do.
+// compareLatency measures the latency of renewals at half of a node's throughput, alone and
+// beside background jobs. Checkpoints always run.
 func (c *comparison) compareLatency(ctx context.Context, like loading, name string) error {
 	alone := c.openLoop(like, name)
 	runs := []func() error{func() error { return c.load(ctx, alone) }}
@@ -114,9 +113,9 @@ func (c *comparison) audits(store *compareStore) job {
 	}}
 }
 
-// cleaned has each run begin on a database that was just cleaned up. It would do so
-// by itself once a minute, and for five seconds: beside one run in five, and again
-// and again beside the same one, because what is measured in turn takes about as long.
+// cleaned vacuums the database before each run. Autovacuum would run once a minute for five
+// seconds: beside one run in five, and always beside the same one, because runs take about a
+// minute.
 func cleaned(ctx context.Context, store *compareStore, runs []func() error) []func() error {
 	if store.vacuum == nil {
 		return runs
@@ -141,23 +140,22 @@ func vacuum(store *compareStore) job {
 	}}
 }
 
-// reviews are of operations whose outcome the provider does not tell until it is
-// asked again.
+// reviews is a job of operations without a provider reply, which are verified by status calls.
 func (c *comparison) reviews(like loading) job {
-	doubtful := like
-	doubtful.accounts, doubtful.inDoubt = like.store.crowd.InDoubt, true
-	doubtful.figure = &compare.Figure{Clients: jobClients, Rate: min(doubtRate, like.figure.Rate/2)}
+	unanswered := like
+	unanswered.accounts, unanswered.unknownOutcome = like.store.crowd.UnknownOutcome, true
+	unanswered.figure = &compare.Figure{Clients: jobClients, Rate: min(unknownRate, like.figure.Rate/2)}
 	return job{
-		name: "reviews", takes: doubtful.figure.Rate,
+		name: "reviews", takes: unanswered.figure.Rate,
 		run: func(ctx context.Context, _ <-chan struct{}) (generator.Result, error) {
-			return c.loadOf(doubtful).Run(ctx)
+			return c.loadOf(unanswered).Run(ctx)
 		},
 		after: func(ctx context.Context) error {
 			c.tell("%s: waiting until nothing is in doubt any more", like.store.name)
 			if err := c.awaitReviews(ctx, like.store); err != nil {
 				return err
 			}
-			for _, account := range like.store.crowd.InDoubt {
+			for _, account := range like.store.crowd.UnknownOutcome {
 				account.NothingOpen()
 			}
 			return nil
@@ -165,8 +163,8 @@ func (c *comparison) reviews(like loading) job {
 	}
 }
 
-// bulk is what some operators' systems do: once in a while they send all they
-// have, as fast as it is answered. On the whole it is half of the load.
+// bulk sends bursts of renewals, like the bulk jobs of some operators' systems. On average they
+// are half of the load.
 func (c *comparison) bulk(like loading) job {
 	burst := like
 	burst.accounts, burst.burst = like.store.crowd.Accounts[:bulkAccounts(like.store)], bulkEvery

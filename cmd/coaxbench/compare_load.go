@@ -86,11 +86,11 @@ type loading struct {
 	// warmup is how long it is loaded before; zero is as long as everything else.
 	warmup   time.Duration
 	duration time.Duration
-	// accounts are who sends; nil is everybody whose renewals are done at once.
+	// accounts send the load; nil for all accounts whose orders the provider answers.
 	accounts []*generator.Account
-	// burst and inDoubt are as the generator has them.
-	burst   time.Duration
-	inDoubt bool
+	// burst and unknownOutcome are passed to generator.Load.
+	burst          time.Duration
+	unknownOutcome bool
 }
 
 // load makes one run of a kind of load, and takes it into its figure.
@@ -107,8 +107,8 @@ func (c *comparison) load(ctx context.Context, of loading) error {
 	return nil
 }
 
-// take takes a run into its figure, and says what it came to. One that measured
-// nothing is a mistake, except where nothing else was to be expected.
+// take adds a run to its figure and prints the result. A run without a measurement is an error,
+// unless that was to be expected.
 func (c *comparison) take(figure *compare.Figure, run compare.Run) {
 	figure.Add(run)
 	c.round = append(c.round, figure)
@@ -146,7 +146,7 @@ func (c *comparison) send(ctx context.Context, of loading, begin, end func()) (g
 // loadOf is a kind of load as the generator wants it.
 func (c *comparison) loadOf(of loading) generator.Load {
 	load := generator.Load{
-		Accounts: of.accounts, Clients: of.figure.Clients, Rate: of.figure.Rate, Burst: of.burst, InDoubt: of.inDoubt,
+		Accounts: of.accounts, Clients: of.figure.Clients, Rate: of.figure.Rate, Burst: of.burst, UnknownOutcome: of.unknownOutcome,
 		Warmup: cmp.Or(of.warmup, c.plan.warmup), Duration: of.duration, Mark: fmt.Sprintf("bench-%d", time.Now().UnixNano()),
 	}
 	if load.Accounts == nil {
@@ -161,8 +161,8 @@ func (c *comparison) loadOf(of loading) generator.Load {
 	return load
 }
 
-// profile takes a profile of the first node in a run that counts for nothing: who
-// is watched so closely is slower.
+// profile takes a CPU profile of the first node in a run that does not count, because profiling
+// slows the node down.
 func (c *comparison) profile(ctx context.Context, of loading, name string) error {
 	if !c.flags.profile {
 		return nil

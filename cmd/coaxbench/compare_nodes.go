@@ -21,8 +21,7 @@ import (
 	"github.com/coaxhq/coax/internal/server"
 )
 
-// compareNode is a node of the service that a comparison has started, or the bare
-// handler that it is held against.
+// compareNode is a node that a comparison has started, or the bare handler of the baseline.
 type compareNode struct {
 	*machine.Process
 	target   generator.Target
@@ -60,7 +59,7 @@ func (c *comparison) writeConfig(name string, settings map[string]string) (strin
 	values := map[string]string{
 		"provider.url": c.provider, "server.addr": "127.0.0.1:0", "server.internal_addr": "127.0.0.1:0",
 		"server.profiling": fmt.Sprint(c.flags.profile),
-		// What is in doubt is to be verified while others are measured beside it.
+		// Unknown outcomes have to be verified during the measurement.
 		"review.first_check": "1s",
 	}
 	maps.Copy(values, settings)

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// moreNodes is how many join the first one.
+// moreNodes is the number of additional nodes.
 const moreNodes = 2
 
 // comparePostgres measures renewals on a cluster of our own, beside pgbench.
@@ -44,15 +44,15 @@ func (c *comparison) comparePostgres(ctx context.Context) (err error) {
 	}
 	c.memory("PostgreSQL, idle", node, false, memoryIdle)
 	err = c.compareOnCluster(ctx, cluster, pgbench, store, node)
-	c.memory(fmt.Sprintf("PostgreSQL, most of it all, up to %d clients", c.plan.most()), node, true, memoryLoaded)
+	c.memory(fmt.Sprintf("PostgreSQL, most of it all, up to %d clients", c.plan.maxClients()), node, true, memoryLoaded)
 	if err := errors.Join(err, node.Stop()); err != nil {
 		return err
 	}
 	return c.prove(ctx, store, true)
 }
 
-// startCluster makes a PostgreSQL of our own. It forgets nothing when the power
-// goes: figures of one that does would be about something else.
+// startCluster creates a PostgreSQL cluster that survives power failures, like one in
+// production.
 func (c *comparison) startCluster(ctx context.Context, name string) (*growth.Cluster, error) {
 	c.tell("starting PostgreSQL")
 	data := filepath.Join(c.folder, name, "data")
@@ -90,8 +90,8 @@ func (c *comparison) openCluster(ctx context.Context, data string) (*growth.Clus
 // quarter of its memory, as its manual advises. What must survive a crash is as
 // PostgreSQL has it by itself.
 func clusterSettings(memoryMB int64) []string {
-	const least, most = 256, 4096
-	return []string{fmt.Sprintf("shared_buffers=%dMB", min(max(memoryMB/4, least), most)), "max_wal_size=4GB"}
+	const minimum, limit = 256, 4096
+	return []string{fmt.Sprintf("shared_buffers=%dMB", min(max(memoryMB/4, minimum), limit)), "max_wal_size=4GB"}
 }
 
 // vacuuming is how fast a database is cleaned up: as fast as it goes, or with the
@@ -145,7 +145,7 @@ func (c *comparison) compareOnCluster(ctx context.Context, cluster *growth.Clust
 			func() error { return c.load(ctx, one) },
 		}
 		atLeast, aim, three := 0.0, 0.0, one
-		if clients == c.plan.most() {
+		if clients == c.plan.maxClients() {
 			atLeast, aim = 0.40, 1.0
 			three.figure = c.figure(compare.Figure{Name: "the same, three nodes, " + many, Clients: clients})
 			runs = append(runs, func() error { return c.loadThree(ctx, three) })
@@ -155,7 +155,7 @@ func (c *comparison) compareOnCluster(ctx context.Context, cluster *growth.Clust
 		}
 		c.report.Ratios = append(c.report.Ratios,
 			compare.RatioOf("renewals on PostgreSQL ÷ pgbench TPC-B, "+many, one.figure, below, atLeast, aim))
-		if clients == c.plan.most() {
+		if clients == c.plan.maxClients() {
 			c.report.Ratios = append(c.report.Ratios,
 				compare.RatioOf("three nodes ÷ one node on PostgreSQL", three.figure, one.figure, 0.85, 0))
 		}
@@ -166,9 +166,8 @@ func (c *comparison) compareOnCluster(ctx context.Context, cluster *growth.Clust
 	return c.compareLatency(ctx, one, "renewals on PostgreSQL")
 }
 
-// loadThree loads three nodes together. The two more are there for this run
-// alone: an idle node asks its database things, too. The first has been at work for
-// minutes, and they get to know the same operators before anything is measured.
+// loadThree loads three nodes together. The two others run only meanwhile, because an idle node
+// queries the database, too. They cache the same operators before anything is measured.
 func (c *comparison) loadThree(ctx context.Context, of loading) (err error) {
 	for i := range moreNodes {
 		node, err := c.startNode(ctx, fmt.Sprintf("postgres-%d", i+2), of.store.config)

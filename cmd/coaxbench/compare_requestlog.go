@@ -55,7 +55,7 @@ func (c *comparison) compareKeeping(ctx context.Context, kind string, newStore f
 		load := func(s side, words string) loading {
 			return loading{
 				store: s.store, nodes: []*compareNode{s.node}, renewals: renewals, meter: c.meterOf(s.store, s.node), duration: c.plan.duration,
-				figure: c.figure(compare.Figure{Name: fmt.Sprintf("%s on %s, %s, %d clients", what, kind, words, c.plan.most()), Clients: c.plan.most()}),
+				figure: c.figure(compare.Figure{Name: fmt.Sprintf("%s on %s, %s, %d clients", what, kind, words, c.plan.maxClients()), Clients: c.plan.maxClients()}),
 			}
 		}
 		with, without := load(keeping, "calls kept"), load(forgetting, "calls not kept")

@@ -21,7 +21,7 @@ func TestAlternate_RepeatsStolenRounds(t *testing.T) {
 	}{
 		{"a machine that is there", []float64{0.05}, false, false, []float64{1, 2, 3}, 0, 3},
 		{"a host that takes two rounds", []float64{0, 0.3, 0.06, 0}, false, false, []float64{1, 4, 5}, 0, 5},
-		{"a host that always takes its part", []float64{0.5}, true, false, []float64{5, 6, 7}, 3, mostProbed},
+		{"a host that always takes its part", []float64{0.5}, true, false, []float64{5, 6, 7}, 3, maxProbed},
 		{"a figure that is compared with none", []float64{0.5}, false, true, []float64{1, 2, 3}, 3, 3},
 	} {
 		rounds := 0
@@ -83,7 +83,7 @@ func TestAlternate_RepeatsPerComparison(t *testing.T) {
 		if err := c.alternate(t.Context(), measure, func() error { return nil }); err != nil {
 			t.Fatal(err)
 		}
-		if want := nth * (3 + mostRepeated); rounds != want {
+		if want := nth * (3 + maxRepeated); rounds != want {
 			t.Errorf("after %d comparisons %d rounds were made; want %d", nth, rounds, want)
 		}
 	}

@@ -35,7 +35,7 @@ func (c *comparison) compareSQLite(ctx context.Context) (err error) {
 		err = c.compareRenewals(ctx, store, node)
 	}
 	if err == nil {
-		c.memory(fmt.Sprintf("SQLite, most of it all, up to %d clients", c.plan.most()), node, true, memoryLoaded)
+		c.memory(fmt.Sprintf("SQLite, most of it all, up to %d clients", c.plan.maxClients()), node, true, memoryLoaded)
 	}
 	if err := errors.Join(err, node.Stop()); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (c *comparison) compareSQLite(ctx context.Context) (err error) {
 	return c.prove(ctx, store, true)
 }
 
-// compareReads holds signed reads against a bare handler.
+// compareReads compares signed reads with a bare handler.
 func (c *comparison) compareReads(ctx context.Context, store *compareStore, node *compareNode) (err error) {
 	bare, err := c.startBare(ctx, node, store.crowd.Accounts[0])
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *comparison) compareReads(ctx context.Context, store *compareStore, node
 			return err
 		}
 		atLeast, aim := 0.0, 0.0
-		if clients == c.plan.most() {
+		if clients == c.plan.maxClients() {
 			atLeast, aim = 0.40, 0.60
 			reading.figure = ours.figure
 		}
@@ -76,7 +76,7 @@ func (c *comparison) compareReads(ctx context.Context, store *compareStore, node
 	return c.alternate(ctx, func() error { return c.load(ctx, open) })
 }
 
-// compareRenewals holds renewals against their rows alone.
+// compareRenewals compares renewals with writing their rows alone.
 func (c *comparison) compareRenewals(ctx context.Context, store *compareStore, node *compareNode) (err error) {
 	c.tell("preparing the raw store")
 	raw, err := baseline.OpenRawSQLite(ctx, filepath.Join(c.folder, "raw.db"), c.plan.crowd.Operators, c.plan.crowd.Subscribers)
@@ -95,7 +95,7 @@ func (c *comparison) compareRenewals(ctx context.Context, store *compareStore, n
 		}
 	}
 	below := c.figure(compare.Figure{Name: "rows alone on SQLite, 64 a commit", Baseline: true})
-	renewing.figure = figureOf(c.plan.most())
+	renewing.figure = figureOf(c.plan.maxClients())
 	if err := c.alternate(ctx,
 		func() error { return c.runRaw(ctx, raw, below) },
 		func() error { return c.load(ctx, renewing) },

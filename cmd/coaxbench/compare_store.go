@@ -18,24 +18,22 @@ import (
 	"github.com/coaxhq/coax/internal/server"
 )
 
-// reviewPatience is how long it may take until operations that were in doubt have
-// an outcome.
-const reviewPatience = time.Minute
+// reviewTimeout is how long it may take until all operations in review have an outcome.
+const reviewTimeout = time.Minute
 
-// compareStore is a store with everybody in it who loads the nodes on it.
+// compareStore is a store with the accounts that load its nodes.
 type compareStore struct {
 	name  string
 	crowd crowd.Crowd
 	// config is the file that nodes on it are started with.
 	config string
-	// database is what a database of its own has taken of the processors; nil
-	// where nodes have it in themselves.
+	// database returns the CPU time of the database server; nil for SQLite.
 	database func() (time.Duration, error)
-	// vacuum cleans a database of its own up; nil where there is none.
+	// vacuum vacuums the database; nil for SQLite.
 	vacuum func(ctx context.Context, how vacuuming) error
-	// charges is how many the ledger had before anything was measured.
+	// charges is the number of ledger lines before anything was measured.
 	charges uint64
-	// answered is what the nodes have said since.
+	// answered counts the nodes' answers since.
 	answered load.Tally
 }
 
@@ -64,7 +62,7 @@ func (c *comparison) prepareStore(ctx context.Context, name string, settings map
 	return s, err
 }
 
-// furnish makes plans and operators at the service.
+// furnish creates plans and operators by the admin service.
 func (s *compareStore) furnish(ctx context.Context, config server.Config, size crowd.Size) (err error) {
 	now := server.Clock(0)
 	vault, err := server.OpenVault(config, nil)
@@ -108,10 +106,9 @@ func (a *app) audit(ctx context.Context, configFile string, sets ...string) (aud
 	return report, fmt.Errorf("audit the store: %w", err)
 }
 
-// prove holds a store against what its nodes have answered, and audits it. The
-// nodes have ended.
+// prove compares a store with the answers of its nodes, which have ended, and audits it.
 func (c *comparison) prove(ctx context.Context, s *compareStore, whole bool) error {
-	c.tell("%s: holding the books against the answers", s.name)
+	c.tell("%s: comparing the books with the answers", s.name)
 	config, err := s.readConfig()
 	if err != nil {
 		return err
@@ -141,13 +138,13 @@ func (c *comparison) prove(ctx context.Context, s *compareStore, whole bool) err
 	return nil
 }
 
-// awaitReviews returns when nothing is open any more.
+// awaitReviews waits until no operation is open.
 func (c *comparison) awaitReviews(ctx context.Context, s *compareStore) error {
 	config, err := s.readConfig()
 	if err != nil {
 		return err
 	}
-	for end := time.Now().Add(reviewPatience); ; server.Sleep(ctx, 100*time.Millisecond) {
+	for end := time.Now().Add(reviewTimeout); ; server.Sleep(ctx, 100*time.Millisecond) {
 		open, err := countOpen(ctx, config)
 		switch {
 		case err != nil:
@@ -155,12 +152,12 @@ func (c *comparison) awaitReviews(ctx context.Context, s *compareStore) error {
 		case open == 0:
 			return nil
 		case time.Now().After(end):
-			return fmt.Errorf("%s are still open after %s of reviews", counted(open, "operation"), reviewPatience)
+			return fmt.Errorf("%s are still open after %s of reviews", counted(open, "operation"), reviewTimeout)
 		}
 	}
 }
 
-// countOpen is how many operations have no outcome yet.
+// countOpen counts the open operations.
 func countOpen(ctx context.Context, config server.Config) (open int64, err error) {
 	snapshot, done, err := server.OpenSnapshot(ctx, config.Store)
 	if err != nil {
@@ -178,8 +175,8 @@ func countOpen(ctx context.Context, config server.Config) (open int64, err error
 	return open, errors.Join(err, rows.Err())
 }
 
-// countCharges asks the ledger itself, with a statement of its own: what it is to
-// prove is not asked for its opinion.
+// countCharges counts the debits of the ledger with a statement of its own, independent of
+// the code that it checks.
 func countCharges(ctx context.Context, config server.Config) (lines uint64, sum money.Amount, err error) {
 	snapshot, done, err := server.OpenSnapshot(ctx, config.Store)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// fillMost is more than any disk has room for.
-const fillMost = 1_000_000_000
+// maxOperations is more than fits on any disk.
+const maxOperations = 1_000_000_000
 
 func (a *app) fillCommand() *cobra.Command {
 	var kind, cache string
@@ -36,8 +36,8 @@ A PostgreSQL store is a whole data folder, made by PostgreSQL's own programs.`,
 			switch {
 			case kind != string(growth.SQLite) && kind != string(growth.Postgres):
 				return usage("--store %q: write sqlite or postgres", kind)
-			case operations < 1 || operations > fillMost:
-				return usage("--operations %d: write a number of 1 to %d", operations, fillMost)
+			case operations < 1 || operations > maxOperations:
+				return usage("--operations %d: write a number of 1 to %d", operations, maxOperations)
 			}
 			return a.fill(c.Context(), cache, growth.Kind(kind), operations, asJSON)
 		},
@@ -50,7 +50,7 @@ A PostgreSQL store is a whole data folder, made by PostgreSQL's own programs.`,
 	return command
 }
 
-// filledView is what is said of a filled store.
+// filledView is the JSON output about a filled store.
 type filledView struct {
 	Folder            string `json:"folder"`
 	Reused            bool   `json:"reused"`
@@ -96,12 +96,12 @@ func isTerminal(writer io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// fillPause is how often a filling that is on one step for long says so, where
-// every line stays.
+// fillPause is how often the progress of a long step is printed if the output is not a
+// terminal.
 const fillPause = 15 * time.Second
 
-// fillProgress tells how far a filling is: on a terminal in a line that is written
-// over, elsewhere at every step and once in a while.
+// fillProgress prints the progress: on a terminal in one line that is overwritten, elsewhere at
+// every step and every fillPause.
 func fillProgress(to io.Writer, onTerminal bool) (tell func(growth.Progress), end func()) {
 	step, said := "", time.Duration(0)
 	tell = func(p growth.Progress) {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forget has the system write a file out and drop what it keeps of it in its memory.
+// forget writes a file to the disk and drops it from the page cache.
 func forget(file *os.File) error {
 	if err := file.Sync(); err != nil {
 		return err
@@ -14,9 +14,8 @@ func forget(file *os.File) error {
 	return unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
-// expectAnyOrder has the system keep a file in its memory as it is read, and not in
-// pieces of up to two megabytes, as it does with what is read from beginning to end:
-// whoever changes a page in such a piece has the whole piece looked through.
+// expectAnyOrder makes the system cache single pages of a file, not large folios of up to two
+// megabytes as in a sequential read: changing a page of a folio scans the whole folio.
 func expectAnyOrder(file *os.File) error {
 	return unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_RANDOM)
 }

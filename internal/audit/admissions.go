@@ -7,10 +7,10 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// limit is how many requests a minute an operator had from one moment on.
-type limit struct{ since, most int64 }
+// limit is an operator's rate limit, in requests a minute, from one moment on.
+type limit struct{ since, requests int64 }
 
-// readNonces demands that no nonce of a key was used by two requests.
+// readNonces checks that no nonce of a key was used by two requests.
 func (a *auditor) readNonces() {
 	type nonce struct {
 		key     int64
@@ -26,7 +26,7 @@ func (a *auditor) readNonces() {
 	walk(func(key int64) {
 		subject := fmt.Sprintf("key %d", key)
 		if !a.keys[key] {
-			a.found("A1", subject, "nonces of it were used, and it is not there")
+			a.found("A1", subject, "nonces of it were used, and it is missing")
 		}
 		nonces.each(key, func(n *nonce) {
 			if n.key == before.key && n.text == before.text {
@@ -41,8 +41,8 @@ func (a *auditor) readNonces() {
 // minuteMS is the length of the window of one rate counter.
 const minuteMS = int64(subscription.RateWindow / time.Millisecond)
 
-// readRateCounters demands that in no minute more requests were let in than the
-// operator was allowed in it.
+// readRateCounters checks that no minute has more admitted requests than the operator's
+// limit.
 func (a *auditor) readRateCounters() {
 	type counter struct{ operator, minute, used int64 }
 	var before counter
@@ -59,22 +59,22 @@ func (a *auditor) readRateCounters() {
 				a.found("A6", subject, "the minute of %s was counted twice; expected one count", moment(c.minute*minuteMS))
 			}
 			before = *c
-			if most := a.operatorOf(id).limitIn(c.minute * minuteMS); c.used < 1 || c.used > most {
-				a.found("A6", subject, "%d requests were let in in the minute of %s; expected 1 to %d", c.used, moment(c.minute*minuteMS), most)
+			if allowed := a.operatorOf(id).limitIn(c.minute * minuteMS); c.used < 1 || c.used > allowed {
+				a.found("A6", subject, "%d requests were let in in the minute of %s; expected 1 to %d", c.used, moment(c.minute*minuteMS), allowed)
 			}
 		})
 	}, counters)
 	a.report.Counts.Minutes = counters.count
 }
 
-// limitIn is the highest limit that was in force at some moment of a minute.
-func (o *operator) limitIn(minute int64) (most int64) {
+// limitIn returns the highest limit that was in force during a minute.
+func (o *operator) limitIn(minute int64) (highest int64) {
 	for i, l := range o.limits {
 		begins := l.since <= minute+minuteMS+queueSlackMS
 		ends := i+1 < len(o.limits) && o.limits[i+1].since < minute-queueSlackMS
 		if begins && !ends {
-			most = max(most, l.most)
+			highest = max(highest, l.requests)
 		}
 	}
-	return most
+	return highest
 }

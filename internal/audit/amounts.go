@@ -7,7 +7,7 @@ import (
 )
 
 // readAmounts compares what counts towards the approval limits with the staff actions that
-// moved it: a changed row would let somebody move more without approval than allowed. A row
+// moved it: a changed row would let a person move more without approval than allowed. A row
 // without its action only counts more; the chain shows that the action is missing.
 func (a *auditor) readAmounts() {
 	if !a.has(migrationAmounts) {

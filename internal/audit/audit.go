@@ -105,16 +105,16 @@ func (s Settings) Run(ctx context.Context, snapshot Snapshot, now time.Time, pro
 	}
 	a.report.Violations, a.report.Skipped = []Violation{}, []string{}
 	a.macKeys, a.noMACKeys = s.Keys, s.NoKeys
-	a.keepHeads(s.Heads)
+	a.indexHeads(s.Heads)
 	if err := a.checkSchema(); err != nil {
 		return Report{}, err
 	}
-	for _, pass := range []func(){
+	for _, step := range []func(){
 		a.readPlans, a.readMasterKeys, a.readStaffActions, a.readDigests, a.readOperators, a.readKeys, a.readWhitelists, a.readLogins, a.closeHistories,
 		a.readProposals, a.readAmounts, a.readPeriods, a.readOperations, a.closePeriods, a.readClosings, a.readWallets, a.readReferences, a.readSubscribers, a.readIdempotencyKeys, a.readMobiles,
 		a.readNonces, a.readRateCounters,
 	} {
-		pass()
+		step()
 		if a.err != nil {
 			return Report{}, a.err
 		}
@@ -123,7 +123,7 @@ func (s Settings) Run(ctx context.Context, snapshot Snapshot, now time.Time, pro
 	return a.report, nil
 }
 
-// auditor is the state of one audit. What it stores between passes is bounded by the number
+// auditor is the state of one audit. What it stores between steps is bounded by the number
 // of operators, keys, logins, plan versions and open operations; other rows are streamed.
 type auditor struct {
 	ctx      context.Context
@@ -150,8 +150,8 @@ type auditor struct {
 	activations map[string]string
 	// periods are the months whose commission was closed.
 	periods map[monthOf]*period
-	// access is who changed logins; lost is when their people may have lost the right to
-	// make proposals.
+	// access has the actors of changes of logins; lost is when their people may have lost
+	// the right to make proposals.
 	access map[accessAction]string
 	lost   map[string]bool
 	// migrations are those that were applied to the store. A store that no node of this
@@ -165,7 +165,7 @@ type auditor struct {
 	message                  message
 }
 
-// operator is what the passes know of one operator.
+// operator is what the steps have found about one operator.
 type operator struct {
 	known   bool // it has a row
 	deleted bool

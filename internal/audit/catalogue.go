@@ -10,13 +10,13 @@ type planVersion struct {
 	description                   string // of the present version only
 }
 
-// same compares what both a plan and its history keep.
+// same compares the fields that both a plan and its history have.
 func (p planVersion) same(q planVersion) bool {
 	p.description, q.description = "", ""
 	return p == q
 }
 
-// readPlans keeps the history of every plan and holds the plans against it.
+// readPlans reads the history of every plan and compares the plans with it.
 func (a *auditor) readPlans() {
 	read := func(row scanner, p *planVersion) string {
 		var addon sql.NullString
@@ -70,7 +70,7 @@ func (a *auditor) checkPlanVersion(subject string, version planVersion) {
 	}
 }
 
-// checkPrice holds an operation against the version it says it was priced from.
+// checkPrice compares an operation with the plan version that it was priced from.
 func (a *auditor) checkPrice(op *operation) {
 	var sold, next *planVersion
 	versions := a.plans[op.plan]

@@ -25,7 +25,7 @@ func approvalStore(t testing.TB) fixture {
 	t.Helper()
 	closed := healthyStore(t)
 	s := openEnv(t, closed.path)
-	closed.keys = maps.Clone(closed.keys) // the others' shops have them too
+	closed.keys = maps.Clone(closed.keys) // the other stores have them, too
 	s.now, s.keys = closed.now, closed.keys
 	clerk := func(name string) *admin.Service {
 		return admin.NewService(s.store, nil, "web:"+name, func() time.Time { return closed.now }).
@@ -52,9 +52,9 @@ func approvalStore(t testing.TB) fixture {
 	for _, operator := range []int64{1, 2} {
 		must[[]admin.ClosedPeriod](s)(binu.ClosePeriod(ctx, admin.MonthOf(opening), operator))
 	}
-	for _, act := range must[[]admin.AuditEntry](s)(asha.AuditPage(ctx, admin.ListQuery{OperatorID: 2})) {
-		if act.Action == "proposal approve" && act.Subject == "proposal 1" {
-			s.keys["approval"] = fmt.Sprint(act.ID)
+	for _, entry := range must[[]admin.AuditEntry](s)(asha.AuditPage(ctx, admin.ListQuery{OperatorID: 2})) {
+		if entry.Action == "proposal approve" && entry.Subject == "proposal 1" {
+			s.keys["approval"] = fmt.Sprint(entry.ID)
 		}
 	}
 	s.giveAccess()
@@ -134,7 +134,7 @@ func approvalsMigration() string {
 	return "8"
 }
 
-func TestAShopWhereTwoPeopleAgreedIsClean(t *testing.T) {
+func TestAudit_ApprovedChangesAreClean(t *testing.T) {
 	s := approvalStore(t)
 	report, err := audited(t, s.path, s.now)
 	if err != nil {
@@ -162,7 +162,7 @@ func TestAudit_StoreBeforeProposals(t *testing.T) {
 
 var approvalDamage = []damage{
 	{
-		name: "an act from somewhere else", want: []string{"A9", "A10"}, subject: "staff action {approval}", store: approvalStore,
+		name: "a staff action of another origin", want: []string{"A9", "A10"}, subject: "staff action {approval}", store: approvalStore,
 		sql: `UPDATE staff_acts SET origin = '192.0.2.8' WHERE id = {approval}`,
 	}, {
 		name: "an approved plan of another price", want: []string{"A10", "A9"}, subject: "proposal 1", store: planStore,
@@ -171,13 +171,13 @@ var approvalDamage = []damage{
 		name: "an amount that counts for less", want: []string{"A10"}, subject: "staff action {topped}", store: planStore,
 		sql: `UPDATE staff_amounts SET amount_paise = 1 WHERE act_id = {topped}`,
 	}, {
-		name: "an amount that counts for somebody else", want: []string{"A10"}, subject: "staff action {topped}", store: planStore,
+		name: "an amount that counts for another person", want: []string{"A10"}, subject: "staff action {topped}", store: planStore,
 		sql: `UPDATE staff_amounts SET person = 'binu' WHERE act_id = {topped}`,
 	}, {
-		name: "an act from nowhere", want: []string{"A9", "A10"}, subject: "staff action {approval}", store: approvalStore,
+		name: "a staff action without its origin", want: []string{"A9", "A10"}, subject: "staff action {approval}", store: approvalStore,
 		sql: `UPDATE staff_acts SET origin = '' WHERE id = {approval}`,
 	}, {
-		name: "an origin for an act that had none", want: []string{"A9"}, subject: "staff action 7",
+		name: "an origin for an action that had none", want: []string{"A9"}, subject: "staff action 7",
 		sql: `UPDATE staff_acts SET origin = '192.0.2.8' WHERE id = 7`,
 	}, {
 		name: "a proposal approved by its maker", want: []string{"A10"}, subject: "proposal 1", store: approvalStore,
@@ -192,7 +192,7 @@ var approvalDamage = []damage{
 		name: "a proposal that was declined and is open again", want: []string{"A10"}, subject: "proposal 4", store: approvalStore,
 		sql: `UPDATE proposals SET status = 'open', checker = NULL, decided_at = NULL, answer = '' WHERE id = 4`,
 	}, {
-		name: "a proposal approved without an act", want: []string{"A10"}, subject: "proposal 6", store: approvalStore,
+		name: "a proposal approved without a staff action", want: []string{"A10"}, subject: "proposal 6", store: approvalStore,
 		sql: `UPDATE proposals SET status = 'approved', checker = 'web:binu', decided_at = made_at WHERE id = 6`,
 	}, {
 		name: "a proposal that lapsed at once", want: []string{"A10"}, subject: "proposal 6", store: approvalStore,
@@ -201,7 +201,7 @@ var approvalDamage = []damage{
 		name: "a proposal that went", want: []string{"A10"}, subject: "proposal 5", store: approvalStore,
 		sql: `DELETE FROM proposals WHERE id = 5`,
 	}, {
-		name: "a proposal nobody made", want: []string{"A10"}, subject: "proposal 77", store: approvalStore,
+		name: "a proposal without its staff action", want: []string{"A10"}, subject: "proposal 77", store: approvalStore,
 		sql: `INSERT INTO proposals (id, kind, operator_id, amount_paise, reference, matter, maker, made_at, status)
 		      VALUES (77, 'topup', 1, 5, 'x', 'topup x', 'web:asha', 0, 'open')`,
 	}, {
@@ -214,7 +214,7 @@ var approvalDamage = []damage{
 		name: "a proposal that lapsed when its maker was not disabled", want: []string{"A10"}, subject: "proposal 11", store: approvalStore,
 		sql: `UPDATE proposals SET decided_at = decided_at + 1 WHERE id = 11`,
 	}, {
-		name: "a grant of a login that is not there", want: []string{"A11"}, subject: "login 99", store: approvalStore,
+		name: "a grant of a missing login", want: []string{"A11"}, subject: "login 99", store: approvalStore,
 		sql: `INSERT INTO login_grants VALUES (99, 'created', 'web:chitra', 1, 1, 0)`,
 	}, {
 		name: "a grant of an operator's login", want: []string{"A11"}, subject: "login 2", store: approvalStore,
@@ -223,7 +223,7 @@ var approvalDamage = []damage{
 		name: "a grant of the command line", want: []string{"A11"}, subject: "login 5", store: approvalStore,
 		sql: `INSERT INTO login_grants SELECT 5, 'created', actor, 1, 1, at FROM staff_acts WHERE subject = 'login 5' AND action = 'login create'`,
 	}, {
-		name: "a grant of somebody else", want: []string{"A11"}, subject: "login 11", store: approvalStore,
+		name: "a grant by another person", want: []string{"A11"}, subject: "login 11", store: approvalStore,
 		sql: `UPDATE login_grants SET actor = 'web:deepa' WHERE login_id = 11`,
 	}, {
 		name: "a grant older than it is", want: []string{"A11"}, subject: "login 11", store: approvalStore,
@@ -241,7 +241,7 @@ var approvalDamage = []damage{
 		name: "a month that was opened again", want: []string{"A9"}, subject: "commission 2027-03 of lco 1", store: approvalStore,
 		sql: `DELETE FROM commission_periods WHERE operator_id = 1`,
 	}, {
-		name: "a month nobody closed", want: []string{"A9"}, subject: "commission 2027-03 of lco 4", store: approvalStore,
+		name: "a month closed without a staff action", want: []string{"A9"}, subject: "commission 2027-03 of lco 4", store: approvalStore,
 		sql: `INSERT INTO commission_periods VALUES (4, '2027-03', 0, 0, 'web:binu', 0)`,
 	},
 }

@@ -2,7 +2,7 @@ package audit_test
 
 var operationDamage = []damage{
 	{
-		name: "a key that stands for two", want: []string{"M5"}, subject: "lco 1", loosen: []string{"operations"},
+		name: "a key of two operations", want: []string{"M5"}, subject: "lco 1", loosen: []string{"operations"},
 		sql: `UPDATE operations SET idempotency_key = 'renew-1' WHERE id = '{renew-2}'`,
 	}, {
 		name: "an operation twice", want: []string{"M5"}, subject: "operation {activate-3}", loosen: []string{"operations"},
@@ -29,7 +29,7 @@ var operationDamage = []damage{
 		name: "a status its history does not know", want: []string{"S1", "M4", "L3", "S5", "S6"}, subject: "operation {bulk-0}",
 		sql: `UPDATE operations SET status = 'processing', completed_at = NULL, lease_until = created_at + 100000000 WHERE id = '{bulk-0}'`,
 	}, {
-		name: "a status there is not", want: []string{"S1", "M1", "L3", "S5"}, subject: "operation {open-1}",
+		name: "an unknown status", want: []string{"S1", "M1", "L3", "S5"}, subject: "operation {open-1}",
 		sql: `UPDATE operations SET status = 'paused' WHERE id = '{open-1}'`,
 	}, {
 		name: "an epoch that went back", want: []string{"S1"}, subject: "operation {renew-1}",
@@ -38,7 +38,7 @@ var operationDamage = []damage{
 		name: "a failure without a reason", want: []string{"S1"}, subject: "operation {renew-3}",
 		sql: `UPDATE operations SET reason = NULL WHERE id = '{renew-3}'`,
 	}, {
-		name: "an add-on that stands nowhere", want: []string{"S1"}, subject: "operation {activate-10}",
+		name: "an add-on without a status", want: []string{"S1"}, subject: "operation {activate-10}",
 		sql: `UPDATE operations SET addon_status = NULL WHERE id = '{activate-10}'`,
 	}, {
 		name: "two open operations of a customer", want: []string{"S2", "M4", "S1", "M1", "L3"}, subject: "subscriber 100007", loosen: []string{"operations"},
@@ -51,13 +51,13 @@ var operationDamage = []damage{
 		name: "a number activated twice at once", want: []string{"S2", "S5"}, subject: "operation {open-3}",
 		sql: `UPDATE operations SET mobile = (SELECT mobile FROM operations WHERE id = '{open-1}') WHERE id = '{open-3}'`,
 	}, {
-		name: "an operation nobody holds", want: []string{"S4"}, subject: "operation {open-4}",
+		name: "an operation with an expired lease", want: []string{"S4"}, subject: "operation {open-4}",
 		sql: `UPDATE operations SET lease_until = lease_until - 86400000 WHERE id = '{open-4}'`,
 	}, {
 		name: "an operation without a lease", want: []string{"S4", "T1", "M6", "S6"}, subject: "operation {open-3}",
 		sql: `UPDATE operations SET lease_until = NULL, created_at = created_at - 5184000000 WHERE id = '{open-3}'`,
 	}, {
-		name: "a review nobody looks at", want: []string{"S4"}, subject: "operation {open-1}",
+		name: "a review without a next check", want: []string{"S4"}, subject: "operation {open-1}",
 		sql: `UPDATE operations SET next_check_at = NULL WHERE id = '{open-1}'`,
 	}, {
 		name: "a review put off for a month", want: []string{"S4"}, subject: "operation {open-1}",
@@ -76,16 +76,16 @@ var operationDamage = []damage{
 		name: "an orphan hold", want: []string{"O1", "M1", "L3"}, subject: "operation {open-2}",
 		sql: `DELETE FROM operations WHERE id = '{open-2}'`,
 	}, {
-		name: "an operation of nobody's", want: []string{"O2", "M4", "M1", "S5", "C1"}, subject: "operation {renew-1}",
+		name: "an operation without an operator", want: []string{"O2", "M4", "M1", "S5", "C1"}, subject: "operation {renew-1}",
 		sql: `UPDATE operations SET operator_id = 99 WHERE id = '{renew-1}'`,
 	}, {
 		name: "an operation erased", want: []string{"O1", "M1", "S5", "S6"}, subject: "operation {renew-7}",
 		sql: `DELETE FROM operations WHERE id = '{renew-7}'`,
 	}, {
-		name: "a commission of nothing", want: []string{"O1"}, subject: "operation CX-NONE",
+		name: "a commission of a missing operation", want: []string{"O1"}, subject: "operation CX-NONE",
 		sql: `INSERT INTO commissions VALUES ('CX-NONE', 1, 100, 250, 0)`,
 	}, {
-		name: "evidence of nothing", want: []string{"O1"}, subject: "operation CX-NONE",
+		name: "a provider call of a missing operation", want: []string{"O1"}, subject: "operation CX-NONE",
 		sql: `INSERT INTO provider_calls (operation_id, reference, kind, outcome, node, asked_at) VALUES ('CX-NONE', 'CX-NONE', 'renew', 'confirmed', 'n', 0);
 		      INSERT INTO exceptions (operation_id, kind, detail, created_at) VALUES ('CX-NONE', 'LATE_SUCCESS', '', 0)`,
 	}, {
@@ -130,7 +130,7 @@ var subscriberDamage = []damage{
 		name: "a pending subscriber that runs", want: []string{"S5", "S6"}, subject: "subscriber 100011",
 		sql: `UPDATE subscribers SET expires_at = 1900000000000 WHERE id = '100011'`,
 	}, {
-		name: "a subscriber in another operator's hands", want: []string{"S5"}, subject: "operation {bulk-0}",
+		name: "a subscriber of another operator", want: []string{"S5"}, subject: "operation {bulk-0}",
 		sql: `UPDATE subscribers SET operator_id = 2 WHERE id = '300000'`,
 	}, {
 		name: "an expiry that no operation explains", want: []string{"S6"}, subject: "subscriber 100002",
@@ -154,16 +154,16 @@ var subscriberDamage = []damage{
 		name: "a cycle of another plan", want: []string{"S6"}, subject: "subscriber 100001, cycle 2",
 		sql: `UPDATE cycles SET plan_id = 'FAMILY-3' WHERE operation_id = '{renew-1}'`,
 	}, {
-		name: "a cycle nobody bought", want: []string{"S6"}, subject: "subscriber 100002, cycle 3",
+		name: "a cycle without a purchase", want: []string{"S6"}, subject: "subscriber 100002, cycle 3",
 		sql: `INSERT INTO cycles VALUES ('100002', 3, NULL, 'BASIC-1', 1, 2, 2)`,
 	}, {
-		name: "a cycle of an operation that is not there", want: []string{"O1", "S6"}, subject: "operation CX-NONE",
+		name: "a cycle of a missing operation", want: []string{"O1", "S6"}, subject: "operation CX-NONE",
 		sql: `INSERT INTO cycles VALUES ('100002', 3, 'CX-NONE', 'BASIC-1', 1, 2, 2)`,
 	}, {
 		name: "a renewal that was not", want: []string{"S6"}, subject: "subscriber 300000",
 		sql: `UPDATE subscribers SET renewed_at = 5 WHERE id = '300000'`,
 	}, {
-		name: "a plan that is not there, imported", want: []string{"S6"}, subject: "subscriber 200001, cycle 1",
+		name: "a plan that is missing, imported", want: []string{"S6"}, subject: "subscriber 200001, cycle 1",
 		sql: `UPDATE cycles SET plan_id = 'NONE' WHERE subscriber_id = '200001' AND seq = 1`,
 	}, {
 		name: "a renewal twice within two minutes", want: []string{"I5"}, subject: "operation {renew-2}",

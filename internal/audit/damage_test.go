@@ -228,10 +228,10 @@ var moneyDamage = []damage{
 		name: "a reference that was forgotten", want: []string{"M8"}, subject: "lco 2, wallet entry 1",
 		sql: `DELETE FROM credited_references WHERE operator_id = 2 AND seq = 1`,
 	}, {
-		name: "a reference kept for a credit that is not there", want: []string{"M8"}, subject: "lco 2, wallet entry 4711",
+		name: "a reference stored for a credit that is missing", want: []string{"M8"}, subject: "lco 2, wallet entry 4711",
 		sql: `INSERT INTO credited_references (way, normalised, copy, operator_id, seq, filled) VALUES ('topup', 'x1', 0, 2, 4711, 0)`,
 	}, {
-		name: "a reserve of nobody's", want: []string{"M8", "M4"}, subject: "lco 1, wallet entry 12",
+		name: "a reserve without an operation", want: []string{"M8", "M4"}, subject: "lco 1, wallet entry 12",
 		sql: `UPDATE wallet_entries SET operation_id = NULL WHERE operator_id = 1 AND seq = 12`,
 	}, {
 		name: "a price that was not the plan's", want: []string{"M6"}, subject: "operation {renew-1}",

@@ -34,8 +34,7 @@ func settledBy(events []event) string {
 	return events[len(events)-1].actor
 }
 
-// checkDecisions holds what persons decided about an operation against the staff actions
-// of staff.
+// checkDecisions compares what people decided about an operation with the staff actions.
 func (a *auditor) checkDecisions(op *operation, d operationRows) {
 	subject, person := op.subject(), settledBy(d.events)
 	expected := 0
@@ -78,8 +77,8 @@ func byWhom(person string) string {
 	return person + " did"
 }
 
-// checkActors demands that an operation's money is moved by whoever made it, or
-// by the person who decided it.
+// checkActors requires that an operation's money was moved by the actor that made the
+// operation, or by the person who decided it.
 func (a *auditor) checkActors(op *operation, d operationRows) {
 	if len(d.events) > 0 && !d.events[0].from.Valid && d.events[0].actor != op.actor {
 		a.found("M8", op.subject(), "it was made by %q; expected %q, as its first event says", op.actor, d.events[0].actor)
@@ -95,7 +94,7 @@ func (a *auditor) checkActors(op *operation, d operationRows) {
 	}
 }
 
-// readClosings holds the exceptions that were closed against the staff actions.
+// readClosings compares the closed exceptions with the staff actions.
 func (a *auditor) readClosings() {
 	type closing struct {
 		operation, kind string

@@ -19,7 +19,7 @@ func TestExpiry_AgreesWithProduct(t *testing.T) {
 		gap := rapid.SampledFrom([]time.Duration{0, 24 * time.Hour, 28 * 24 * time.Hour, 29 * 24 * time.Hour, -24 * time.Hour}).Draw(t, "gap")
 		expires := now.Add(gap + time.Duration(rapid.Int64Range(-200_000_000, 200_000_000).Draw(t, "off"))*time.Millisecond)
 		months := rapid.Int64Range(1, 120).Draw(t, "months")
-		of := func(starts, ends time.Time) meaning { return meaning{starts.UnixMilli(), ends.UnixMilli()} }
+		of := func(starts, ends time.Time) span { return span{starts.UnixMilli(), ends.UnixMilli()} }
 
 		for _, term := range []subscription.ActivationTerm{subscription.ThirtyDays, subscription.PlanTerm} {
 			got := of(now, subscription.ActivatedUntil(now, term, int(months)))
@@ -56,7 +56,7 @@ func TestExpiry_AdvanceRenewal(t *testing.T) {
 		{"at the edge of an Indian day", "2027-03-05 23:59", "2027-03-01 00:00", "2027-03-06 00:00", "2027-04-05 00:00"},
 	}
 	for _, row := range rows {
-		want := meaning{at(row.starts), at(row.ends)}
+		want := span{at(row.starts), at(row.ends)}
 		if got := booked(at(row.expires), at(row.now), 1); got != want {
 			t.Errorf("%s: %s to %s; want %s to %s", row.name, moment(got.starts), moment(got.ends), row.starts, row.ends)
 		}

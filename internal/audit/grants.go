@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Who gave staff logins their access in the console is held against the staff actions here.
-// What the command line did leaves no grant.
+// Grants record who gave staff logins their access in the console, and are compared with the
+// staff actions here. Actions of the command line leave no grant.
 
-// consoleActor is what the actors of the console begin with; the username follows.
+// consoleActor is the prefix of actors in the console; the username follows.
 const consoleActor = "web:"
 
 // grantedBy is the staff action by which a login is given access of a kind.
@@ -16,15 +16,15 @@ var grantedBy = map[string]string{
 	"created": "login create", "password": "login reset-password", "totp": "login reset-totp", "role": "login set",
 }
 
-// accessAction is a staff action on a login, by what it says who did it.
+// accessAction identifies a staff action on a login.
 type accessAction struct {
 	subject, action string
 	at              int64
 }
 
-// keepAccess keeps who acted on a login, and when its person may have lost the right
-// to make proposals.
-func (a *auditor) keepAccess(action *staffAction) {
+// recordAccess records the actor of an action on a login, and when its person may have lost
+// the right to make proposals.
+func (a *auditor) recordAccess(action *staffAction) {
 	if a.access == nil {
 		a.access, a.lost = map[accessAction]string{}, map[string]bool{}
 	}
@@ -53,9 +53,9 @@ type grantRow struct {
 	at          int64
 }
 
-// readGrants demands that every grant is of a staff login that is there, and follows
-// from a staff action of the console: one grant where somebody acted alone, two where two people
-// agreed, and further ones of everybody who controls the login of one of them.
+// readGrants checks that every grant belongs to an existing staff login and follows from a
+// staff action of the console: one grant if one person acted alone, two if two people agreed,
+// and one more for each person who controls the login of one of them.
 func (a *auditor) readGrants(staff map[int64]bool) {
 	if !a.has(migrationGrants) {
 		return
@@ -100,7 +100,7 @@ func (a *auditor) checkGrants(subject, what string, given []grantRow) {
 	if !did {
 		a.found("A11", subject, "%s gave it access (%s) at %s, and no staff action of theirs says so", given[0].actor, what, moment(at))
 	}
-	// Everybody who controls the login of one of them has a grant, too.
+	// A person who controls the login of one of them has a grant, too.
 	if byOne && alone != len(given) || !byOne && len(given)-alone < 2 {
 		a.found("A11", subject, "%d people gave it access (%s), %d of them alone; expected one alone, or two", len(given), what, alone)
 	}

@@ -30,7 +30,7 @@ type Head struct {
 	DigestMAC string `json:"digest_mac"`
 }
 
-// compareActionHeads compares the heads that end with an action with it.
+// compareActionHeads compares an action with the exported heads that end with it.
 func (a *auditor) compareActionHeads(c *signedChain, action *staffAction) {
 	for _, head := range a.actionHeads[action.id] {
 		switch {
@@ -63,8 +63,8 @@ func ellipsis(text string) string {
 	return text + "…"
 }
 
-// keepHeads orders the heads that a store is compared with.
-func (a *auditor) keepHeads(heads []Head) {
+// indexHeads indexes the exported heads by their numbers.
+func (a *auditor) indexHeads(heads []Head) {
 	a.actionHeads, a.digestHeads = map[int64][]Head{}, map[int64][]Head{}
 	for _, head := range heads {
 		a.actionHeads[head.Actions] = append(a.actionHeads[head.Actions], head)
@@ -73,7 +73,7 @@ func (a *auditor) keepHeads(heads []Head) {
 	a.report.Compared = len(heads)
 }
 
-// sortedHeads are the heads that were not met, by their number.
+// sortedHeads returns the heads that were not found, by their number.
 func sortedHeads(heads map[int64][]Head) (sorted [][]Head) {
 	for _, number := range slices.Sorted(maps.Keys(heads)) {
 		sorted = append(sorted, heads[number])
@@ -81,11 +81,11 @@ func sortedHeads(heads map[int64][]Head) (sorted [][]Head) {
 	return sorted
 }
 
-// longestHeadLine bounds a line of a file with heads.
+// longestHeadLine is the maximum length of a line in a file with heads.
 const longestHeadLine = 64 << 20
 
 // ReadHeads reads every head in a file: what `coax audit --json` printed, or the log of a
-// node, as JSON or as text. Lines without a head are passed over. Equal heads are
+// node, as JSON or as text. Lines without a head are skipped. Equal consecutive heads are
 // returned once.
 func ReadHeads(from io.Reader) ([]Head, error) {
 	var heads []Head
@@ -128,8 +128,8 @@ func ReadHeads(from io.Reader) ([]Head, error) {
 	return heads, nil
 }
 
-// headMessage is the message of the log lines that have a head. Other lines can hold
-// what a visitor sent, such as the name of a browser, and are passed over.
+// headMessage is the message of the log lines that have a head. Other lines are skipped,
+// because they can contain input such as the name of a browser.
 const headMessage = "audit head"
 
 // headIn finds the head in a line of a log, or in a JSON document.
@@ -181,8 +181,8 @@ func headInText(line string) (head Head, found bool, err error) {
 	return head, true, head.check()
 }
 
-// textFields reads a line of slog's text format. What stands inside quotes is a value and
-// never a name. The first of several values counts.
+// textFields parses a line of slog's text format. Text inside quotes is a value and never a
+// name. The first of several values counts.
 func textFields(line string) map[string]string {
 	fields := map[string]string{}
 	for line = strings.TrimSpace(line); line != ""; line = strings.TrimLeft(line, " ") {

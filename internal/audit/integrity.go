@@ -16,7 +16,7 @@ import (
 // Keys verify the message authentication codes (MACs) of a store. Each map is by the id
 // of a key of the master key ring.
 type Keys struct {
-	// CheckValues tell whether the ring is the store's.
+	// CheckValues show whether the ring is the store's.
 	CheckValues map[uint32][]byte
 	// Actions and Digests are derived for "staff actions" and "ledger digests".
 	Actions, Digests map[uint32][]byte
@@ -27,7 +27,7 @@ type chainStart struct {
 	lastID         int64
 	lastHash, mac  []byte
 	key            int64
-	there, reached bool
+	found, reached bool
 }
 
 // signedChain follows the MACs of staff actions.
@@ -90,12 +90,12 @@ func (a *auditor) readMasterKeys() {
 	}
 }
 
-// skip says what was not proved, and why.
+// skip reports what was not checked, and why.
 func (a *auditor) skip(format string, args ...any) {
 	a.report.Skipped = append(a.report.Skipped, oneLine(fmt.Sprintf(format, args...)))
 }
 
-// readChainStart reads where MACs begin, and proves that start's own.
+// readChainStart reads where MACs begin, and verifies the MAC of that start.
 func (a *auditor) readChainStart() *signedChain {
 	c := &signedChain{}
 	if !a.has(migrationIntegrity) {
@@ -107,9 +107,9 @@ func (a *auditor) readChainStart() *signedChain {
 			return s.lastID
 		})
 	walk(func(id int64) {
-		starts.each(id, func(s *chainStart) { c.start, c.start.there = *s, true })
+		starts.each(id, func(s *chainStart) { c.start, c.start.found = *s, true })
 	}, starts)
-	if !c.start.there {
+	if !c.start.found {
 		return c
 	}
 	c.start.reached = c.start.lastID == 0
@@ -148,14 +148,14 @@ func (a *auditor) verify(invariant, subject string, keys map[uint32][]byte, key 
 	}
 }
 
-// addAction proves one staff action's MAC.
+// addAction verifies the MAC of a staff action.
 func (a *auditor) addAction(c *signedChain, action, last *staffAction) {
 	subject := fmt.Sprintf("staff action %d", action.id)
 	defer a.compareActionHeads(c, action)
 	switch {
-	case !c.start.there && action.mac != nil:
-		a.found("A12", subject, "it has a MAC, and the start of the signed staff actions is not there")
-	case !c.start.there:
+	case !c.start.found && action.mac != nil:
+		a.found("A12", subject, "it has a MAC, and the start of the signed staff actions is missing")
+	case !c.start.found:
 	case action.id <= c.start.lastID:
 		if action.id == c.start.lastID {
 			c.start.reached = true
@@ -176,7 +176,7 @@ func (a *auditor) addAction(c *signedChain, action, last *staffAction) {
 		a.found("A12", subject, "it follows staff action %d; expected %d: what stood between was removed", expected-1, expected)
 	}
 	previous := c.previous
-	c.previous = action.mac // goes on from what is there, so that one break is told once
+	c.previous = action.mac // continue from the stored MAC, so that one break is reported once
 	a.verify("A12", subject, a.actionKeys(), action.macKey.Int64, action.mac, func(m *message) {
 		m.texts("coax staff action 1")
 		m.numbers(action.macKey.Int64)
@@ -186,37 +186,37 @@ func (a *auditor) addAction(c *signedChain, action, last *staffAction) {
 	})
 }
 
-// closeActions says what the chain as a whole lacks.
+// closeActions checks the chain as a whole, after its last action.
 func (a *auditor) closeActions(c *signedChain, last *staffAction) {
-	if c.start.there && !c.start.reached {
-		a.found("A12", fmt.Sprintf("staff action %d", c.start.lastID), "all actions up to it were sealed, and it is not there")
+	if c.start.found && !c.start.reached {
+		a.found("A12", fmt.Sprintf("staff action %d", c.start.lastID), "all actions up to it were sealed, and it is missing")
 	}
-	if !c.start.there && a.macKeys != nil && last.id > 0 {
+	if !c.start.found && a.macKeys != nil && last.id > 0 {
 		a.found("A12", "staff actions", "none of them is signed, although the store has a master key: start a node, or find out who removed the MACs")
 	}
 	h := &a.report.Head
 	h.At = time.UnixMilli(a.now).UTC()
 	h.Actions, h.Hash, h.MAC = last.id, hex.EncodeToString(last.hash), hex.EncodeToString(c.macOf(last))
 	// A head of a store without actions has no action to be compared with.
-	if nothing := (&staffAction{}); c.start.there && c.start.lastID == 0 {
+	if nothing := (&staffAction{}); c.start.found && c.start.lastID == 0 {
 		a.compareActionHeads(c, nothing)
 	} else {
 		delete(a.actionHeads, 0)
 	}
 	for _, heads := range sortedHeads(a.actionHeads) {
-		a.truncated(heads[0].At, "staff action %d is not there; the last one is %d", heads[0].Actions, last.id)
+		a.truncated(heads[0].At, "staff action %d is missing; the last one is %d", heads[0].Actions, last.id)
 	}
 }
 
-// macOf is the MAC that a head has whose last action is this one.
+// macOf returns the MAC of a head whose last action is this one.
 func (c *signedChain) macOf(action *staffAction) []byte {
-	if action.mac == nil && c.start.there && action.id == c.start.lastID {
+	if action.mac == nil && c.start.found && action.id == c.start.lastID {
 		return c.start.mac
 	}
 	return action.mac
 }
 
-// readDigests proves the chain of digests; readWallets compares the rows with them.
+// readDigests verifies the chain of digests; readWallets compares the rows with them.
 func (a *auditor) readDigests() {
 	if !a.has(migrationIntegrity) {
 		return
@@ -256,7 +256,7 @@ func (a *auditor) readDigests() {
 	h.Digests, h.Day, h.DigestMAC = last.number, last.day, hex.EncodeToString(last.mac)
 	delete(a.digestHeads, 0)
 	for _, heads := range sortedHeads(a.digestHeads) {
-		a.truncated(heads[0].At, "ledger digest %d is not there; the last one is %d", heads[0].Digests, last.number)
+		a.truncated(heads[0].At, "ledger digest %d is missing; the last one is %d", heads[0].Digests, last.number)
 	}
 }
 

@@ -161,7 +161,7 @@ var integrityDamage = []damage{
 		name: "an action from before there were MACs rewritten, and the plain chain after it", want: []string{"A12"}, subject: "staff action {unsigned}", store: signedStore,
 		sql: `UPDATE staff_acts SET reason = 'another reason' WHERE id = 1`, after: rehash,
 	}, {
-		name: "a MAC under a key that nobody has", want: []string{"A12"}, subject: "staff action {signed-2}", store: signedStore,
+		name: "a MAC under an unknown key", want: []string{"A12"}, subject: "staff action {signed-2}", store: signedStore,
 		sql: `UPDATE staff_acts SET mac_key = 1 WHERE id = {signed-2}`,
 	}, {
 		name: "another start of the signed actions", want: []string{"A12"}, subject: "staff actions up to {signed-1}", store: signedStore,

@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// What people sign in with is held against the staff actions here: those of staff, and those
-// by which people change their own login, which are in the same chain.
+// Logins are compared with the staff actions here: those of staff, and those by which people
+// change their own login, which are in the same chain.
 //
-// A staff action says that a password or a second factor was set, and when, never which. A
-// hash that was put in another's place is therefore not seen, nor a recovery code or a passkey;
-// and sessions, which end by themselves, leave no staff action.
+// A staff action says that a password or a second factor was set, and when, but not its value.
+// So a replaced password hash, recovery code or passkey is not detected. Sessions expire and
+// leave no staff action.
 
 // maxRecoveryCodes is how many recovery codes come with a second factor, maxPasskeys how
 // many passkeys one person has.
 const maxRecoveryCodes, maxPasskeys = 10, 10
 
-// What is to be done about a login that is not as the staff actions say.
+// What to do about a login that differs from its staff actions.
 const (
 	adviceDisable = "somebody wrote to the store past the service: switch the login off (coax admin login set --username %s --status disabled), " +
 		"and find out who can write there before you trust it again"
@@ -37,7 +37,7 @@ type loginRow struct {
 	passkeys               int64
 }
 
-// readLogins demands that every login is as the last staff action left it, that a staff action made
+// readLogins checks that every login was created by a staff action and is as the last one left
 // it, and that none is missing.
 func (a *auditor) readLogins() {
 	if !a.has(migrationLogins) {
@@ -82,7 +82,7 @@ func (a *auditor) readLogins() {
 	for _, subject := range slices.Sorted(maps.Keys(a.histories)) {
 		if h := a.histories[subject]; kindOf(subject) == "login" && !h.claimed {
 			h.claimed = true
-			a.found("A11", subject, "staff action %d is about %q, and it is not there: %s", h.lastID, fieldsOf(h.state)["username"], adviceRestore)
+			a.found("A11", subject, "staff action %d is about %q, and it is missing: %s", h.lastID, fieldsOf(h.state)["username"], adviceRestore)
 		}
 	}
 }

@@ -45,7 +45,7 @@ type operationRows struct {
 	events      []event
 	cycles      int
 	// Provider calls and exceptions, and staff decisions.
-	evidence evidence
+	provider callSummary
 	settled  []staffAction
 	closed   []staffAction
 }
@@ -105,12 +105,12 @@ func (a *auditor) readOperations() {
 		ops := operations.take(id)
 		d := operationRows{
 			movements: movements.take(id), lines: lines.take(id), commissions: commissions.take(id), events: events.take(id),
-			cycles: len(cycles.take(id)), evidence: evidence{id: id}, settled: settled.take(id), closed: closed.take(id),
+			cycles: len(cycles.take(id)), provider: callSummary{id: id}, settled: settled.take(id), closed: closed.take(id),
 		}
 		// An operation with an unknown outcome may have months of status calls: they are
 		// summarised, not stored.
-		calls.each(id, d.evidence.addCall)
-		exceptions.each(id, d.evidence.addException)
+		calls.each(id, d.provider.addCall)
+		exceptions.each(id, d.provider.addException)
 		if len(ops) == 0 {
 			a.reportOrphans(id, d)
 			return
@@ -133,10 +133,10 @@ func (a *auditor) reportOrphans(id string, d operationRows) {
 	}{
 		{"wallet entries", len(d.movements)}, {"ledger lines", len(d.lines)}, {"commissions", len(d.commissions)},
 		{"events", len(d.events)}, {"cycles", d.cycles},
-		{"provider calls", d.evidence.calls}, {"exceptions", d.evidence.exceptions}, {"decisions of staff", len(d.settled) + len(d.closed)},
+		{"provider calls", d.provider.calls}, {"exceptions", d.provider.exceptions}, {"decisions of staff", len(d.settled) + len(d.closed)},
 	} {
 		if orphan.count > 0 {
-			a.found("O1", "operation "+id, "%d %s refer to it, and it is not there", orphan.count, orphan.what)
+			a.found("O1", "operation "+id, "%d %s refer to it, and it is missing", orphan.count, orphan.what)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func (a *auditor) checkOperation(op *operation, d operationRows) {
 	a.checkAddon(op)
 	a.checkActors(op, d)
 	a.checkDecisions(op, d)
-	a.checkEvidence(op, d)
+	a.checkProvider(op, d)
 	if op.fingerprint != fingerprintBytes {
 		a.found("I2", op.subject(), "its fingerprint has %d bytes; expected %d, or no repetition can be told from another request", op.fingerprint, fingerprintBytes)
 	}
@@ -258,8 +258,8 @@ func (a *auditor) checkCommission(op *operation, commissions []commission) {
 	}
 }
 
-// together demands that what one commit wrote carries one time. What should not
-// be there at all has none, and is told elsewhere.
+// together requires that the rows of one commit have the same time. Rows that should not
+// exist have no expected time, and are reported elsewhere.
 func (a *auditor) together(subject, what string, at int64, expected sql.NullInt64) {
 	if expected.Valid && at != expected.Int64 {
 		a.found("T1", subject, "%s is of %s; expected %s, the operation's own time", what, moment(at), moment(expected.Int64))

@@ -45,7 +45,7 @@ func (s *testEnv) create(username string, role login.Role, operator int64) {
 	s.ok(err)
 }
 
-// enrol has somebody sign in, choose a password and set up a second factor.
+// enrol signs a person in, chooses a password and sets up a second factor.
 func (s *testEnv) enrol(username, password string) {
 	s.Helper()
 	ctx, people := s.Context(), login.New(s.store, s.vault, login.Config{Now: s.clock})
@@ -73,7 +73,7 @@ func (s *testEnv) codeNow(secret string) string {
 
 var loginDamage = []damage{
 	{
-		name: "a role nobody gave", want: []string{"A11"}, subject: "login 1",
+		name: "a changed role", want: []string{"A11"}, subject: "login 1",
 		sql: `UPDATE logins SET role = 'administrator' WHERE id = 1`,
 	}, {
 		name: "a login switched on again", want: []string{"A11"}, subject: "login 3",
@@ -82,35 +82,35 @@ var loginDamage = []damage{
 		name: "a login that sees another operator's books", want: []string{"A11"}, subject: "login 2",
 		sql: `UPDATE logins SET operator_id = 2 WHERE id = 2`,
 	}, {
-		name: "a login of an operator that is not there", want: []string{"O2", "A11"}, subject: "login 2",
+		name: "a login of an operator that is missing", want: []string{"O2", "A11"}, subject: "login 2",
 		sql: `UPDATE logins SET operator_id = 99 WHERE id = 2`,
 	}, {
 		name: "an operator's login among the staff", want: []string{"A11"}, subject: "login 2",
 		sql: `UPDATE logins SET realm = 'staff', operator_id = NULL, role = 'viewer' WHERE id = 2`,
 	}, {
-		name: "a login under another name", want: []string{"A11"}, subject: "login 1",
+		name: "a changed username", want: []string{"A11"}, subject: "login 1",
 		sql: `UPDATE logins SET username = 'asha' WHERE id = 1`,
 	}, {
-		name: "a login of somebody else", want: []string{"A11"}, subject: "login 1",
+		name: "a changed name of a login", want: []string{"A11"}, subject: "login 1",
 		sql: `UPDATE logins SET name = 'Asha' WHERE id = 1`,
 	}, {
-		name: "a login nobody made", want: []string{"A11"}, subject: "login 77",
+		name: "a login without its staff action", want: []string{"A11"}, subject: "login 77",
 		sql: `INSERT INTO logins (id, realm, username, name, role, language, password_hash, password_changed_at, must_change_password, created_at)
 		      VALUES (77, 'staff', 'mallory', 'Mallory', 'administrator', 'en', 'x', 0, 0, 0)`,
 	}, {
 		name: "a login that went", want: []string{"A11"}, subject: "login 4",
 		sql: `DELETE FROM logins WHERE id = 4`,
 	}, {
-		name: "a second factor that nobody took away", want: []string{"A11"}, subject: "login 1",
+		name: "a removed second factor", want: []string{"A11"}, subject: "login 1",
 		sql: `UPDATE logins SET totp = NULL WHERE id = 1; DELETE FROM login_recovery_codes WHERE login_id = 1`,
 	}, {
-		name: "a second factor that nobody set up", want: []string{"A11"}, subject: "login 3",
+		name: "an added second factor", want: []string{"A11"}, subject: "login 3",
 		sql: `UPDATE logins SET totp = x'00' WHERE id = 3`,
 	}, {
 		name: "a password that is not to be replaced", want: []string{"A11"}, subject: "login 2",
 		sql: `UPDATE logins SET must_change_password = 0 WHERE id = 2`,
 	}, {
-		name: "a password that nobody changed then", want: []string{"A11"}, subject: "login 1",
+		name: "a changed password time", want: []string{"A11"}, subject: "login 1",
 		sql: `UPDATE logins SET password_changed_at = password_changed_at + 1000 WHERE id = 1`,
 	}, {
 		name: "a recovery code too many", want: []string{"A11"}, subject: "login 1",
@@ -119,10 +119,10 @@ var loginDamage = []damage{
 		name: "a recovery code without a second factor", want: []string{"A11"}, subject: "login 2",
 		sql: `INSERT INTO login_recovery_codes (login_id, code_hash) VALUES (2, zeroblob(32))`,
 	}, {
-		name: "a recovery code of nobody's", want: []string{"A11"}, subject: "login 99",
+		name: "a recovery code of a missing login", want: []string{"A11"}, subject: "login 99",
 		sql: `INSERT INTO login_recovery_codes (login_id, code_hash) VALUES (99, zeroblob(32))`,
 	}, {
-		name: "a passkey that nobody added", want: []string{"A11"}, subject: "login 2",
+		name: "an added passkey", want: []string{"A11"}, subject: "login 2",
 		sql: `INSERT INTO login_passkeys (login_id, site_id, credential_id, public_key, sign_count, backup_eligible, transports, name, created_at)
 		      SELECT 2, 'localhost', hash, hash, 0, 0, '', 'Mallory', 0 FROM staff_acts WHERE id = 1`,
 	}, {
@@ -136,7 +136,7 @@ var loginDamage = []damage{
 		sql: `INSERT INTO staff_acts SELECT 999, operator_id, actor, action, 'login 77', before_state, after_state, reason, at, hash, origin, NULL, NULL
 		        FROM staff_acts WHERE subject = 'login 1' AND action = 'login create'`,
 	}, {
-		name: "an act on a login that was rewritten", want: []string{"A11", "A9"}, subject: "login 3",
+		name: "a rewritten staff action on a login", want: []string{"A11", "A9"}, subject: "login 3",
 		sql: `UPDATE staff_acts SET after_state = replace(after_state, '"viewer"', '"administrator"') WHERE subject = 'login 3' AND action = 'login set'`,
 	},
 }
@@ -169,7 +169,7 @@ func TestAudit_ReportsLoginRepairedLater(t *testing.T) {
 	s.ok(s.store.Close())
 	report, err := audited(t, place.path, place.now)
 	if err != nil || len(report.Violations) != 1 || !strings.Contains(report.Violations[0].Detail, `found it changed by nobody: role is "administrator"; expected "finance"`) {
-		t.Errorf("%v, %v; want the act told that found it changed", report.Violations, err)
+		t.Errorf("%v, %v; want the staff action that found it changed", report.Violations, err)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 type period struct {
 	operator, operations, amount, closed int64
 	month, by                            string
-	// What the commissions come to, operation by operation.
+	// The number and the sum of the commissions found.
 	found, sum int64
 }
 
@@ -23,8 +23,8 @@ type monthOf struct {
 	month    string
 }
 
-// readPeriods keeps the months that were closed and holds them against the staff actions of
-// staff that closed them.
+// readPeriods reads the closed months and compares them with the staff actions that closed
+// them.
 func (a *auditor) readPeriods() {
 	if !a.has(migrationProposals) {
 		return
@@ -84,7 +84,7 @@ func (a *auditor) earned(c commission) {
 	}
 }
 
-// closePeriods holds what was frozen against what the commissions come to.
+// closePeriods compares the closed months with the sums of their commissions.
 func (a *auditor) closePeriods() {
 	for _, key := range slices.SortedFunc(maps.Keys(a.periods), func(x, y monthOf) int {
 		return cmp.Or(cmp.Compare(x.operator, y.operator), cmp.Compare(x.month, y.month))

@@ -10,8 +10,8 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// What takes two people: each step of a proposal has its staff action, one person proposes
-// and another approves, and what was approved was done then, by who approved it.
+// Proposals: each step has its staff action, one person proposes and another approves, and
+// the change was made at the approval, by the person who approved it.
 
 // proposalLifeMS is how long a proposal waits for its second person.
 const proposalLifeMS = 24 * 60 * 60 * 1000
@@ -35,7 +35,7 @@ var steps = map[string][]string{
 	"withdrawn": {"proposal make", "proposal withdraw"},
 }
 
-// readProposals holds the proposals against the staff actions.
+// readProposals compares the proposals with the staff actions.
 func (a *auditor) readProposals() {
 	if !a.has(migrationProposals) {
 		return
@@ -162,7 +162,7 @@ func (a *auditor) checkApproval(done, approval *staffAction) {
 	}
 }
 
-// wantedOf is what a proposal about a login wants.
+// wantedOf returns the change that a proposal about a login asks for.
 func wantedOf(state map[string]string) map[string]string { return fieldsOf(state["change"]) }
 
 // moved returns the change of a wallet's balance by a staff action.

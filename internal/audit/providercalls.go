@@ -34,8 +34,8 @@ func (a *auditor) openExceptions() *stream[string, exception] {
 		})
 }
 
-// evidence summarises the provider calls of one operation, and its exceptions.
-type evidence struct {
+// callSummary summarises the provider calls of one operation, and its exceptions.
+type callSummary struct {
 	id                string
 	calls, exceptions int
 	// stray is a reference that does not belong to the operation.
@@ -47,14 +47,14 @@ type evidence struct {
 	sentAs string
 	// The replies about the main component, and about the add-on.
 	confirmed, rejected, addonConfirmed bool
-	// transactions are the provider's own numbers for the main component: the
-	// first, and one that is another.
+	// transactions are the provider's transaction ids of the main component: the first, and
+	// one that differs from it.
 	transactions [2]string
 
 	lateSuccess, rejectedAfterSuccess, duplicateEffect, addonContradiction bool
 }
 
-func (e *evidence) addCall(c *providerCall) {
+func (e *callSummary) addCall(c *providerCall) {
 	e.calls++
 	addon := e.id + "-2"
 	switch {
@@ -83,7 +83,7 @@ func (e *evidence) addCall(c *providerCall) {
 	}
 }
 
-func (e *evidence) addException(x *exception) {
+func (e *callSummary) addException(x *exception) {
 	e.exceptions++
 	e.lateSuccess = e.lateSuccess || x.kind == "LATE_SUCCESS"
 	e.rejectedAfterSuccess = e.rejectedAfterSuccess || x.kind == "REJECTED_AFTER_SUCCESS"
@@ -91,10 +91,10 @@ func (e *evidence) addException(x *exception) {
 	e.duplicateEffect = e.duplicateEffect || x.kind == "DUPLICATE_EFFECT"
 }
 
-// checkEvidence requires that every outcome rests on a provider reply or a person's
+// checkProvider requires that every outcome rests on a provider reply or a person's
 // decision, and that contradictions have become exceptions.
-func (a *auditor) checkEvidence(op *operation, d operationRows) {
-	subject, e, byPerson := op.subject(), d.evidence, settledBy(d.events) != ""
+func (a *auditor) checkProvider(op *operation, d operationRows) {
+	subject, e, byPerson := op.subject(), d.provider, settledBy(d.events) != ""
 	if e.stray != "" {
 		a.found("S9", subject, "the provider was asked about %q for it; expected its own reference, or its add-on's", e.stray)
 	}
@@ -130,7 +130,7 @@ func (a *auditor) checkEvidence(op *operation, d operationRows) {
 
 // anotherThan returns a transaction id under which the provider confirmed the operation and
 // that differs from the stored one.
-func (e *evidence) anotherThan(stored string) string {
+func (e *callSummary) anotherThan(stored string) string {
 	for _, transaction := range e.transactions {
 		if stored != "" && transaction != "" && transaction != stored {
 			return transaction

@@ -13,9 +13,9 @@ import (
 // migrationReferences: references are unique across operators.
 var migrationReferences = migration{sqlite: 21, postgres: 16}
 
-// readReferences demands that a reference was credited once, whichever the operator and
-// the spelling. Entries that are older than this rule may share one: their rows say so
-// by filled, and all but the first have a copy of 1 and more.
+// readReferences checks that a reference was credited once, across operators and spellings.
+// Entries older than this rule may share one: their rows are marked as filled, and all but
+// the first have a copy of 1 or more.
 func (a *auditor) readReferences() {
 	if !a.has(migrationReferences) {
 		return
@@ -26,7 +26,7 @@ func (a *auditor) readReferences() {
 		operator, seq      int64
 		kind, top, adjusts sql.NullString
 	}
-	kept := open(a, "credited_references", `
+	stored := open(a, "credited_references", `
 		SELECT r.way, r.normalised, r.copy, r.filled, r.operator_id, r.seq, e.kind, e.reference, a.reference
 		  FROM credited_references r
 		  LEFT JOIN wallet_entries e ON e.operator_id = r.operator_id AND e.seq = r.seq
@@ -37,7 +37,7 @@ func (a *auditor) readReferences() {
 			return r.way + " " + r.normalised
 		})
 	walk(func(key string) {
-		rows := kept.take(key)
+		rows := stored.take(key)
 		for i, r := range rows {
 			where := fmt.Sprintf("lco %d, wallet entry %d", r.operator, r.seq)
 			typed := r.top
@@ -56,12 +56,12 @@ func (a *auditor) readReferences() {
 					typed.String, rows[0].operator, rows[0].seq, r.way)
 			}
 		}
-	}, kept)
-	a.readUnkeptReferences()
+	}, stored)
+	a.readMissingReferences()
 }
 
-// readUnkeptReferences finds the credits whose reference could be used once more.
-func (a *auditor) readUnkeptReferences() {
+// readMissingReferences finds the credits whose reference could be used again.
+func (a *auditor) readMissingReferences() {
 	type entry struct {
 		seq       int64
 		reference string
@@ -75,21 +75,21 @@ func (a *auditor) readUnkeptReferences() {
 		  WHERE NOT EXISTS (SELECT 1 FROM credited_references r WHERE r.operator_id = a.operator_id AND r.seq = a.seq)
 		  ORDER BY a.operator_id, a.seq`,
 	} {
-		unkept := open(a, "references", query, func(scan scanner, e *entry) (operator int64) {
+		missing := open(a, "references", query, func(scan scanner, e *entry) (operator int64) {
 			scan(&operator, &e.seq, &e.reference)
 			return operator
 		})
 		walk(func(operator int64) {
-			unkept.each(operator, func(e *entry) {
+			missing.each(operator, func(e *entry) {
 				a.found("M8", fmt.Sprintf("lco %d, wallet entry %d", operator, e.seq),
 					"its reference %q is not kept among those that were used; expected it there (a restart of the node adds what an older release wrote)", e.reference)
 			})
-		}, unkept)
+		}, missing)
 	}
 }
 
-// comparedAs is the form that references are compared by: letters, numbers and their
-// marks, after NFKC and case folding. A mark that stands on nothing that is left goes.
+// comparedAs returns the form by which references are compared: letters, numbers and their
+// marks, after NFKC and case folding. A mark without a letter or number before it is removed.
 func comparedAs(text string) string {
 	for range 8 {
 		var left strings.Builder

@@ -47,7 +47,7 @@ type measurement struct {
 	Operations, Rows int64
 	Seconds          float64
 	Kept             int64 // bytes that could not be collected
-	Process          int64 // bytes of memory that the process had at its largest; 0 if nobody knows
+	Process          int64 // bytes of memory that the process had at its largest; 0 if unknown
 }
 
 // TestAudit_MemoryIsBounded audits a store, and another one four

@@ -148,7 +148,7 @@ func (a *auditor) readWhitelists() {
 // requireOperator reports a row whose operator is missing.
 func (a *auditor) requireOperator(id int64, subject string) {
 	if o := a.operators[id]; o == nil || !o.known {
-		a.found("O2", subject, "it belongs to lco %d, which is not there", id)
+		a.found("O2", subject, "it belongs to lco %d, which is missing", id)
 	}
 }
 

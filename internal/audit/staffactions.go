@@ -68,7 +68,7 @@ func (a *auditor) readStaffActions() {
 			// Continue from the stored hash, so that one break is reported once.
 			previous = action.hash
 			a.addAction(chain, action, &last)
-			a.keep(action)
+			a.record(action)
 			if action.action == "proposal approve" {
 				a.checkApproval(&last, action)
 			}
@@ -107,9 +107,9 @@ func short(hash []byte) string {
 	return hex.EncodeToString(hash) + "…"
 }
 
-// keep records the history of what an action changed. Top-ups are left out: there are many,
+// record records the history of what an action changed. Top-ups are left out: there are many,
 // and they are compared with the wallet entries one by one.
-func (a *auditor) keep(action *staffAction) {
+func (a *auditor) record(action *staffAction) {
 	if action.subject == fmt.Sprintf("subscribers of lco %d", action.operator) {
 		imported, _ := strconv.ParseInt(fieldsOf(action.after)["imported"], 10, 64)
 		a.operatorOf(action.operator).imports += imported
@@ -143,12 +143,12 @@ func (a *auditor) keep(action *staffAction) {
 		if rate, err := strconv.ParseInt(fieldsOf(action.after)["commission_bps"], 10, 64); err == nil {
 			a.operatorOf(action.operator).rates[rate] = true
 		}
-		if most, err := strconv.ParseInt(fieldsOf(action.after)["rate_limit"], 10, 64); err == nil {
+		if requests, err := strconv.ParseInt(fieldsOf(action.after)["rate_limit"], 10, 64); err == nil {
 			o := a.operatorOf(action.operator)
-			o.limits = append(o.limits, limit{action.at, most})
+			o.limits = append(o.limits, limit{action.at, requests})
 		}
 	case "login":
-		a.keepAccess(action)
+		a.recordAccess(action)
 	case "plan":
 		version, _ := strconv.ParseInt(fieldsOf(action.after)["version"], 10, 64)
 		if h.versions == nil {
@@ -180,7 +180,7 @@ func (a *auditor) operatorOf(id int64) *operator {
 	return o
 }
 
-// closeHistories names what the staff actions made and nobody found.
+// closeHistories reports what the staff actions created and is missing in the store.
 func (a *auditor) closeHistories() {
 	for _, version := range a.planVersions() {
 		subject := "plan " + version.plan
@@ -206,7 +206,7 @@ func (a *auditor) closeHistories() {
 			a.compareState(subject, "it", h.state, map[string]string{"description": a.descriptions[id]})
 		}
 		if !h.claimed {
-			a.found("A9", subject, "a staff action made it (%s), and it is not there", h.born)
+			a.found("A9", subject, "a staff action made it (%s), and it is missing", h.born)
 			continue
 		}
 		for _, version := range slices.Sorted(maps.Keys(h.versions)) {
@@ -224,8 +224,8 @@ func (a *auditor) planVersions() []planVersion {
 	return all
 }
 
-// claim finds the history of a thing that is there, and demands that one act
-// of the right name began it.
+// claim finds the history of an existing row, and checks that one staff action of the right
+// name began it.
 func (a *auditor) claim(subject string, beginnings ...string) *history {
 	h := a.histories[subject]
 	if h == nil {
@@ -239,16 +239,15 @@ func (a *auditor) claim(subject string, beginnings ...string) *history {
 	return h
 }
 
-// compareState compares a thing with the state its last act left it in. Fields
-// that the staff action did not know, or that are new since, are not compared.
+// compareState compares a row with the state that its last staff action left. Fields that the
+// staff action did not have, or that are new since, are not compared.
 func (a *auditor) compareState(subject, what, state string, present map[string]string) {
 	if difference := firstDifference(fieldsOf(state), present); difference != "" {
 		a.found("A9", subject, "%s is not as the last staff action left it: %s", what, difference)
 	}
 }
 
-// firstDifference names the first field, in the order of names, in which two
-// states differ.
+// firstDifference returns the first field, by name, in which two states differ.
 func firstDifference(left, found map[string]string) string {
 	for _, name := range slices.Sorted(maps.Keys(left)) {
 		if value, known := found[name]; known && value != left[name] {
@@ -258,8 +257,7 @@ func firstDifference(left, found map[string]string) string {
 	return ""
 }
 
-// fieldsOf reads a state of the log: an object's fields as texts, or a list as
-// a field of its own.
+// fieldsOf parses a logged state: an object's fields as texts, or a list as one field.
 func fieldsOf(state string) map[string]string {
 	if state == "" {
 		return nil

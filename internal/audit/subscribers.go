@@ -22,21 +22,21 @@ type (
 		operation                  sql.NullString
 		plan                       string
 	}
-	// purchase is an operation as a subscription sees it.
+	// purchase is an operation of a subscriber.
 	purchase struct {
 		id, kind, plan, mobile, status             string
 		operator, months, planned, starts, created int64
 		previous, completed                        sql.NullInt64
 		transaction                                sql.NullString
-		place                                      int64 // the number of its cycle; 0 if it has none
+		cycle                                      int64 // the number of its cycle; 0 if it has none
 	}
 )
 
 func (p *purchase) open() bool    { return p.status == "processing" || p.status == "needs_review" }
 func (p *purchase) where() string { return "operation " + p.id }
 
-// readSubscribers walks through subscribers, cycles and operations side by side
-// and works out every expiry anew.
+// readSubscribers reads subscribers, cycles and operations side by side and recomputes every
+// expiry.
 func (a *auditor) readSubscribers() {
 	subscribers := open(a, "subscribers", `
 		SELECT id, operator_id, mobile, expires_at, activated_at, renewed_at, last_provider_transaction FROM subscribers ORDER BY id `+bytewise,
@@ -80,7 +80,7 @@ func (a *auditor) readSubscribers() {
 		life.checkOneAtATime()
 		life.checkDuplicates()
 		if len(present) == 0 {
-			life.checkNobody()
+			life.checkMissing()
 			return
 		}
 		a.requireOperator(present[0].operator, life.subject)
@@ -95,8 +95,8 @@ func (a *auditor) readSubscribers() {
 	a.report.Counts.Subscribers, a.report.Counts.Cycles = subscribers.count, cycles.count
 }
 
-// life is all that happened to one subscriber, or under one subscriber's id:
-// an activation that failed leaves its id to somebody else.
+// life is the history of one subscriber id. It may concern several customers: an activation
+// that failed frees its id.
 type life struct {
 	a       *auditor
 	subject string
@@ -107,7 +107,7 @@ type life struct {
 	open    []purchase
 }
 
-// checkOneAtATime demands that no operation began while another was open.
+// checkOneAtATime checks that no operation began while another was open.
 func (l *life) checkOneAtATime() {
 	if len(l.open) > 1 {
 		l.a.found("S2", l.subject, "operations %s and %s are both open; expected one at most", l.open[0].id, l.open[1].id)
@@ -126,7 +126,7 @@ func (l *life) checkOneAtATime() {
 		before, p := l.all[i-1], l.all[i]
 		switch {
 		case before.open() && p.open():
-			// Told above.
+			// Reported above.
 		case before.open():
 			l.a.found("S2", l.subject, "operation %s began at %s, while %s was open; expected one at a time", p.id, moment(p.created), before.id)
 		case before.completed.Valid && before.completed.Int64 > p.created+queueSlackMS:
@@ -136,12 +136,11 @@ func (l *life) checkOneAtATime() {
 	}
 }
 
-// duplicateMS is how long a renewal keeps its like away.
+// duplicateMS is how long after a renewal the same renewal is refused.
 const duplicateMS = 120_000
 
-// checkDuplicates looks at how things stood when each renewal was reserved: what
-// became of it later does not excuse it. The rows are in the order of their
-// beginnings.
+// checkDuplicates checks each renewal against the state when it was reserved, whatever its
+// later outcome. l.all is in the order of creation.
 func (l *life) checkDuplicates() {
 	last := map[string]purchase{} // the latest success with each plan
 	for _, p := range l.all {
@@ -158,18 +157,17 @@ func (l *life) checkDuplicates() {
 	}
 }
 
-// checkNobody: where there is no subscriber nothing may have been bought, and
-// nothing may be held.
-func (l *life) checkNobody() {
+// checkMissing requires that a missing subscriber has no purchases, holds or cycles.
+func (l *life) checkMissing() {
 	for _, p := range slices.Concat(l.bought, l.open) {
-		l.a.found("S5", p.where(), "it is %s, and its %s is not there", p.status, l.subject)
+		l.a.found("S5", p.where(), "it is %s, and its %s is missing", p.status, l.subject)
 	}
 	if len(l.cycles) > 0 {
-		l.a.found("S5", l.subject, "it has %d cycles, and is not there", len(l.cycles))
+		l.a.found("S5", l.subject, "it has %d cycles, and is missing", len(l.cycles))
 	}
 }
 
-// number is the subscriber's mobile, also where somebody else was given it later.
+// number returns the subscriber's mobile, even if it was released to another subscriber.
 func (s *subscriber) number() string {
 	return strings.TrimPrefix(s.mobile, fmt.Sprintf("released:%d:", s.operator))
 }
@@ -191,12 +189,12 @@ func (l *life) checkOperation() {
 	if activating && len(l.cycles)+len(l.bought) > 0 {
 		l.a.found("S5", l.subject, "it is being activated, and had %d cycles and %d purchases before; expected none", len(l.cycles), len(l.bought))
 	}
-	l.placeCycles()
+	l.checkCycles()
 	l.replay()
 }
 
-// placeCycles holds every cycle against the purchase it came of.
-func (l *life) placeCycles() {
+// checkCycles compares every cycle with its purchase.
+func (l *life) checkCycles() {
 	for i, c := range l.cycles {
 		where := fmt.Sprintf("%s, cycle %d", l.subject, c.seq)
 		if c.seq != int64(i)+1 {
@@ -217,7 +215,7 @@ func (l *life) placeCycles() {
 			continue
 		}
 		p := &l.bought[at]
-		p.place = int64(i) + 1
+		p.cycle = int64(i) + 1
 		if c.starts != p.starts || c.ends != p.planned || c.plan != p.plan {
 			l.a.found("S6", where, "it is plan %s from %s to %s; expected what operation %s bought, %s from %s to %s",
 				c.plan, moment(c.starts), moment(c.ends), p.id, p.plan, moment(p.starts), moment(p.planned))
@@ -226,14 +224,14 @@ func (l *life) placeCycles() {
 	}
 }
 
-// replay works the expiry out from the purchases alone.
+// replay computes the expiry from the purchases alone.
 func (l *life) replay() {
-	// Cycles are numbered as they were settled. Where one is missing, the times
-	// have to do.
-	placed := !slices.ContainsFunc(l.bought, func(p purchase) bool { return p.place == 0 })
+	// Cycles are numbered in the order of settlement. If one is missing, the times are
+	// used.
+	numbered := !slices.ContainsFunc(l.bought, func(p purchase) bool { return p.cycle == 0 })
 	slices.SortFunc(l.bought, func(p, q purchase) int {
-		if placed {
-			return cmp.Compare(p.place, q.place)
+		if numbered {
+			return cmp.Compare(p.cycle, q.cycle)
 		}
 		return cmp.Or(cmp.Compare(p.completed.Int64, q.completed.Int64), cmp.Compare(p.created, q.created))
 	})
@@ -247,7 +245,7 @@ func (l *life) replay() {
 		l.a.operatorOf(l.who.operator).imported++
 	}
 	for _, p := range l.bought {
-		l.a.checkMeaning(p, expiry)
+		l.a.checkSpan(p, expiry)
 		expiry = sql.NullInt64{Int64: p.planned, Valid: true}
 		if p.transaction.Valid {
 			transaction = p.transaction
@@ -259,7 +257,7 @@ func (l *life) replay() {
 		}
 	}
 	for _, p := range l.open {
-		l.a.checkMeaning(p, expiry)
+		l.a.checkSpan(p, expiry)
 	}
 	if l.who.expires != expiry {
 		l.a.found("S6", l.subject, "it expires %s; expected %s, from %d purchases", orNever(l.who.expires), orNever(expiry), len(l.bought))
@@ -275,8 +273,8 @@ func (l *life) replay() {
 	}
 }
 
-// checkMeaning holds what a purchase says it does against the rules.
-func (a *auditor) checkMeaning(p purchase, expiry sql.NullInt64) {
+// checkSpan compares the cycle of a purchase with the rules.
+func (a *auditor) checkSpan(p purchase, expiry sql.NullInt64) {
 	if p.previous != expiry {
 		a.found("S6", p.where(), "it found the expiry %s; expected %s", orNever(p.previous), orNever(expiry))
 	}
@@ -285,20 +283,20 @@ func (a *auditor) checkMeaning(p purchase, expiry sql.NullInt64) {
 			p.kind, orNever(p.previous))
 		return
 	}
-	var lawful []meaning
+	var allowed []span
 	switch p.kind {
 	case "activate":
-		lawful = activated(p.created, p.months)
+		allowed = activated(p.created, p.months)
 	case "renew":
-		lawful = []meaning{renewed(p.previous.Int64, p.created, p.months)}
+		allowed = []span{renewed(p.previous.Int64, p.created, p.months)}
 	case "advance_renew":
-		lawful = []meaning{booked(p.previous.Int64, p.created, p.months)}
+		allowed = []span{booked(p.previous.Int64, p.created, p.months)}
 	default:
 		a.found("S6", p.where(), "it is a %q, which is nothing one can buy", p.kind)
 		return
 	}
-	if !slices.Contains(lawful, meaning{p.starts, p.planned}) {
-		expected := lawful[len(lawful)-1]
+	if !slices.Contains(allowed, span{p.starts, p.planned}) {
+		expected := allowed[len(allowed)-1]
 		a.found("S6", p.where(), "it runs from %s to %s; expected from %s to %s", moment(p.starts), moment(p.planned),
 			moment(expected.starts), moment(expected.ends))
 	}
@@ -311,7 +309,7 @@ func orNever(ms sql.NullInt64) string {
 	return moment(ms.Int64)
 }
 
-// ending shows as much of a mobile number as it takes to recognise it.
+// ending returns the last four digits of a mobile number.
 func ending(mobile string) string {
 	if len(mobile) > 4 {
 		return mobile[len(mobile)-4:]

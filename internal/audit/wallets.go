@@ -82,7 +82,7 @@ func (a *auditor) readWallets() {
 		f.sealedLines.finish()
 		paid := actions.take(id)
 		if !isOperator {
-			a.found("O2", f.subject, "%d wallets, %d wallet entries, %d ledger lines and %d payments belong to it, and it is not there",
+			a.found("O2", f.subject, "%d wallets, %d wallet entries, %d ledger lines and %d payments belong to it, and it is missing",
 				len(present), f.entries, f.lines, len(paid))
 		}
 		if len(present) != 1 {
@@ -104,8 +104,8 @@ type fold struct {
 	id      int64
 	subject string
 
-	entries, seq, balance int64 // what the last entry says
-	lines, line, ledger   int64 // what the last ledger line says
+	entries, seq, balance int64 // of the last entry
+	lines, line, ledger   int64 // of the last ledger line
 	credited              int64
 	// Those without an operation; the others are too many to store.
 	credits []entry

@@ -1,5 +1,5 @@
 // Package integrity computes the message authentication codes (MACs) that show when a
-// row of a store was changed by somebody who has the database and not the master key:
+// row of a store was changed with access to the database but not to the master key:
 // one per staff action, chained, and one per operator and day over wallet entries and
 // ledger lines. Package audit verifies them with code of its own.
 package integrity

@@ -14,22 +14,22 @@ import (
 var ErrNoKey = errors.New("the staff actions of this store are protected under the master key, and it was opened without one: " +
 	"set secrets.master_key_file to the right file")
 
-// Store is what sealing asks of where the rows are.
+// Store is the part of a store that sealing needs.
 type Store interface {
-	// UseIntegrityKeys gives the store the keys for what it writes from now on. Where
-	// its staff actions are not keyed yet, those that are there are sealed: their
-	// number is returned, and started is true.
+	// UseIntegrityKeys gives the store the keys for what it writes from now on. If its
+	// staff actions are not keyed yet, the existing ones are sealed: their number is
+	// returned, and started is true.
 	UseIntegrityKeys(ctx context.Context, keys *Keys, now time.Time) (sealed int64, started bool, err error)
 
-	// UnsealedOperators lists operators with rows that no digest covers, in the order
-	// of their ids and beginning behind one, most of them at a time.
-	UnsealedOperators(ctx context.Context, after int64, most int) ([]int64, error)
+	// UnsealedOperators lists at most limit operators with rows that no digest covers, in
+	// the order of their ids, beginning after one.
+	UnsealedOperators(ctx context.Context, after int64, limit int) ([]int64, error)
 	// LastDigest reads an operator's newest digest; the zero Digest if there is none.
 	LastDigest(ctx context.Context, operatorID int64) (Digest, error)
-	// LedgerLinesFrom and WalletEntriesFrom read an operator's rows in their order,
-	// beginning with a number, most of them at a time.
-	LedgerLinesFrom(ctx context.Context, operatorID, line int64, most int) ([]LedgerLine, error)
-	WalletEntriesFrom(ctx context.Context, operatorID, seq int64, most int) ([]WalletEntry, error)
+	// LedgerLinesFrom and WalletEntriesFrom read at most limit of an operator's rows in
+	// their order, beginning with a number.
+	LedgerLinesFrom(ctx context.Context, operatorID, line int64, limit int) ([]LedgerLine, error)
+	WalletEntriesFrom(ctx context.Context, operatorID, seq int64, limit int) ([]WalletEntry, error)
 	// AddDigests numbers, signs and writes digests in one transaction, and returns how
 	// many. It leaves out those that do not follow the last digest of their operator,
 	// and adds none if another node adds digests at the same time.
@@ -41,40 +41,40 @@ type Store interface {
 
 // Head is the end of the chain of staff actions and of the chain of digests.
 type Head struct {
-	// ActionID is the last staff action's. Its MAC is that of Start where no keyed
-	// action came yet, and nil where the store is not keyed.
+	// ActionID is the id of the last staff action. Its MAC is that of Start if there is no
+	// keyed action yet, and nil if the store is not keyed.
 	ActionID              int64
 	ActionHash, ActionMAC []byte
-	// DigestNumber is the last digest's, zero if there is none. Day is its day.
+	// DigestNumber is the number of the last digest, zero if there is none. Day is its day.
 	DigestNumber int64
 	Day          string
 	DigestMAC    []byte
 }
 
 const (
-	// sealMargin is how long after its end a day is sealed. Rows that are late
-	// nevertheless become part of the next digest.
+	// sealMargin is how long after its end a day is sealed. Rows that are committed even
+	// later become part of the next digest.
 	sealMargin = 15 * time.Minute
 
-	// sealTries is how often digests are computed while other nodes add digests, too.
-	// The next run goes on.
+	// sealTries is how often digests are computed while other nodes add digests, too; the
+	// next run continues.
 	sealTries = 5
 
 	operatorsAtATime = 100
 	rowsAtATime      = 500
 
-	// digestsPerCommit bounds the time that a commit keeps other writers waiting, and
-	// rowsPerCommit what is read again after a restart.
+	// digestsPerCommit bounds how long other writers wait for a commit, and rowsPerCommit
+	// how many rows are read again after a restart.
 	digestsPerCommit = 100
 	rowsPerCommit    = 50_000
 
-	// damagedMost bounds how many operators with missing rows an error names.
-	damagedMost = 5
+	// maxDamaged is how many operators with missing rows an error names.
+	maxDamaged = 5
 )
 
 var ist = time.FixedZone("IST", 19_800)
 
-// Watch is what a run of Seal calls meanwhile. Both may be nil.
+// Watch has the callbacks of a run of Seal. Both may be nil.
 type Watch struct {
 	// Pause is called between two reads and after each commit.
 	Pause func(context.Context)
@@ -86,7 +86,7 @@ type Watch struct {
 // Seal writes digests over all rows of days that are over, operator by operator and
 // day by day, many in one commit. A run that was interrupted is continued by the next
 // one. Several nodes may seal at once. An operator with a missing row is named in the
-// error and sealed no further; the others are sealed all the same.
+// error and sealed no further; the others are sealed.
 func Seal(ctx context.Context, store Store, now time.Time, watch Watch) (digests int, err error) {
 	s := sealer{store: store, watch: watch, today: now.Add(-sealMargin).In(ist).Format(time.DateOnly), now: now.UnixMilli()}
 	err = s.run(ctx)
@@ -107,7 +107,7 @@ type sealer struct {
 	tries int
 }
 
-// errOvertaken ends a batch of which other nodes have added digests.
+// errOvertaken ends a batch if other nodes have added digests of it.
 var errOvertaken = errors.New("another node adds digests")
 
 func (s *sealer) run(ctx context.Context) error {
@@ -151,13 +151,13 @@ func (s *sealer) operator(ctx context.Context, id int64) error {
 		return err
 	}
 	lines := &rowReader[LedgerLine]{next: last.LastLine + 1, pause: s.watch.Pause,
-		read: func(ctx context.Context, from int64, most int) ([]LedgerLine, error) {
-			return s.store.LedgerLinesFrom(ctx, id, from, most)
+		read: func(ctx context.Context, from int64, limit int) ([]LedgerLine, error) {
+			return s.store.LedgerLinesFrom(ctx, id, from, limit)
 		},
 		look: func(l LedgerLine) (number, at int64) { return l.Line, l.CreatedAt }}
 	entries := &rowReader[WalletEntry]{next: last.LastEntry + 1, pause: s.watch.Pause,
-		read: func(ctx context.Context, from int64, most int) ([]WalletEntry, error) {
-			return s.store.WalletEntriesFrom(ctx, id, from, most)
+		read: func(ctx context.Context, from int64, limit int) ([]WalletEntry, error) {
+			return s.store.WalletEntriesFrom(ctx, id, from, limit)
 		},
 		look: func(e WalletEntry) (number, at int64) { return e.Seq, e.CreatedAt }}
 	for lastDay := last.Day; ; {
@@ -254,7 +254,7 @@ func (s *sealer) nextDigest(ctx context.Context, id int64, lastDay string, lines
 type rowReader[R any] struct {
 	// next is the number of the row that comes next.
 	next  int64
-	read  func(ctx context.Context, from int64, most int) ([]R, error)
+	read  func(ctx context.Context, from int64, limit int) ([]R, error)
 	look  func(R) (number, at int64)
 	pause func(context.Context)
 
@@ -316,7 +316,7 @@ func (d damagedRows) Error() string { return string(d) + ": `coax audit` says mo
 func damage(damaged map[int64]error) error {
 	var all []error
 	for _, id := range slices.Sorted(maps.Keys(damaged)) {
-		if len(all) == damagedMost {
+		if len(all) == maxDamaged {
 			all = append(all, fmt.Errorf("%d operators in all", len(damaged)))
 			break
 		}

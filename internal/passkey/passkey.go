@@ -1,6 +1,6 @@
-// Package passkey makes the challenges of WebAuthn and checks what authenticators answer to
-// them. It keeps nothing, asks for no time and knows no HTTP: whoever calls it stores the
-// state of a challenge, lets it end, and uses it once.
+// Package passkey creates WebAuthn challenges and verifies the responses of authenticators.
+// It has no state, clock or HTTP: the caller stores the state of a challenge, expires it, and
+// makes sure that it is used once.
 //
 // It is the only package that imports go-webauthn.
 package passkey
@@ -16,17 +16,17 @@ import (
 	"github.com/go-webauthn/webauthn/webauthn"
 )
 
-// Site is where passkeys are made and used. A passkey that was made at one site is
-// worthless at another, which is why a page that imitates ours gets nothing from it.
+// Site is the relying party. A passkey works only at the site it was registered at, so a
+// phishing page cannot use it.
 type Site struct {
-	// ID is the relying party's: the host of the pages, without a port.
+	// ID is the relying party's id: the host of the pages, without a port.
 	ID string `json:"id"`
-	// Origin is the host with scheme and port, as a browser names it.
+	// Origin is the origin as a browser sends it, with scheme and port.
 	Origin string `json:"origin"`
 }
 
-// SiteOf is the site of an origin such as https://panel.example.com:8443. Passkeys need HTTPS
-// and a name: an IP address is no site.
+// SiteOf returns the site of an origin such as https://panel.example.com:8443. It is false
+// for an IP address or without HTTPS, where passkeys do not work.
 func SiteOf(origin string) (Site, bool) {
 	at, err := url.Parse(strings.ToLower(origin))
 	if err != nil || at.Scheme != "https" || at.User != nil || strings.TrimSuffix(at.Path, "/") != "" || at.RawQuery != "" || at.Fragment != "" {
@@ -43,44 +43,45 @@ func SiteOf(origin string) (Site, bool) {
 	return Site{ID: id, Origin: "https://" + host}, true
 }
 
-// User is whose passkeys they are.
+// User is the owner of passkeys.
 type User struct {
 	ID             int64
 	Username, Name string
 }
 
-// Key is what is kept of a passkey.
+// Key is the stored part of a passkey.
 type Key struct {
 	CredentialID, PublicKey []byte
 	SignCount               uint32
-	// BackupEligible: the authenticator may copy it to other devices. That never changes.
+	// BackupEligible is set if the authenticator may copy it to other devices. It never
+	// changes.
 	BackupEligible bool
 	// Transports are how a browser reaches the authenticator, separated by commas.
 	Transports string
 }
 
-// Use is what came of an answer to a challenge.
+// Use is the result of a verified response to a challenge.
 type Use struct {
 	CredentialID []byte
 	SignCount    uint32
-	// CounterWentBack: the authenticator's counter is not higher than at the last use, so
-	// that there may be a copy of the passkey.
+	// CounterWentBack is set if the authenticator's counter is not higher than at the last
+	// use: there may be a copy of the passkey.
 	CounterWentBack bool
 }
 
-// largest is how many bytes of key and transports are kept of a passkey. Those of the
-// largest algorithm in use, RSA of 4096 bits, have some 600.
-const largest = 2048
+// maxKeyBytes is the maximum size of a passkey's public key and transports. The largest
+// algorithm in use, RSA with 4096 bits, needs about 600.
+const maxKeyBytes = 2048
 
-// state is what is kept of a challenge until it is answered.
+// state is the stored state of a challenge.
 type state struct {
 	Site    Site                 `json:"site"`
 	Session webauthn.SessionData `json:"session"`
 }
 
-// BeginAdding makes a challenge to register a passkey: options for the browser, and the
-// state to check its answer against. The user's present passkeys are not offered again.
-func BeginAdding(site Site, user User, present []Key) (options, kept []byte, err error) {
+// BeginAdding creates a challenge to register a passkey: options for the browser, and the
+// state to verify its response with. The user's present passkeys are excluded.
+func BeginAdding(site Site, user User, present []Key) (options, saved []byte, err error) {
 	party, err := partyOf(site)
 	if err != nil {
 		return nil, nil, err
@@ -97,9 +98,9 @@ func BeginAdding(site Site, user User, present []Key) (options, kept []byte, err
 	return encode(creation.Response, state{site, *session})
 }
 
-// FinishAdding checks the browser's answer to a challenge of BeginAdding.
-func FinishAdding(user User, kept, answer []byte) (Key, error) {
-	party, before, err := resume(kept)
+// FinishAdding verifies the browser's response to a challenge of BeginAdding.
+func FinishAdding(user User, saved, answer []byte) (Key, error) {
+	party, before, err := resume(saved)
 	if err != nil {
 		return Key{}, err
 	}
@@ -115,8 +116,8 @@ func FinishAdding(user User, kept, answer []byte) (Key, error) {
 	for _, t := range made.Transport {
 		transports = append(transports, string(t))
 	}
-	if size := len(made.PublicKey) + len(strings.Join(transports, ",")); size > largest {
-		return Key{}, fmt.Errorf("check a new passkey: its key and transports have %d bytes; at most %d are kept", size, largest)
+	if size := len(made.PublicKey) + len(strings.Join(transports, ",")); size > maxKeyBytes {
+		return Key{}, fmt.Errorf("check a new passkey: its key and transports have %d bytes; at most %d are allowed", size, maxKeyBytes)
 	}
 	return Key{
 		CredentialID: made.ID, PublicKey: made.PublicKey, SignCount: made.Authenticator.SignCount,
@@ -124,8 +125,8 @@ func FinishAdding(user User, kept, answer []byte) (Key, error) {
 	}, nil
 }
 
-// BeginUsing makes a challenge to show one of these passkeys.
-func BeginUsing(site Site, user User, keys []Key) (options, kept []byte, err error) {
+// BeginUsing creates a challenge to sign in with one of these passkeys.
+func BeginUsing(site Site, user User, keys []Key) (options, saved []byte, err error) {
 	party, err := partyOf(site)
 	if err != nil {
 		return nil, nil, err
@@ -137,10 +138,10 @@ func BeginUsing(site Site, user User, keys []Key) (options, kept []byte, err err
 	return encode(assertion.Response, state{site, *session})
 }
 
-// FinishUsing checks the browser's answer to a challenge of BeginUsing. keys are the user's
-// passkeys of the challenge's site.
-func FinishUsing(user User, keys []Key, kept, answer []byte) (Use, error) {
-	party, before, err := resume(kept)
+// FinishUsing verifies the browser's response to a challenge of BeginUsing. keys are the
+// user's passkeys at the challenge's site.
+func FinishUsing(user User, keys []Key, saved, answer []byte) (Use, error) {
+	party, before, err := resume(saved)
 	if err != nil {
 		return Use{}, err
 	}
@@ -157,26 +158,26 @@ func FinishUsing(user User, keys []Key, kept, answer []byte) (Use, error) {
 	}, nil
 }
 
-// SiteIn is the site that a challenge was made for.
-func SiteIn(kept []byte) (Site, error) {
+// SiteIn returns the site that a challenge was created for.
+func SiteIn(saved []byte) (Site, error) {
 	var before state
-	err := json.Unmarshal(kept, &before)
+	err := json.Unmarshal(saved, &before)
 	return before.Site, err
 }
 
-func resume(kept []byte) (*webauthn.WebAuthn, state, error) {
+func resume(saved []byte) (*webauthn.WebAuthn, state, error) {
 	var before state
-	if err := json.Unmarshal(kept, &before); err != nil {
+	if err := json.Unmarshal(saved, &before); err != nil {
 		return nil, before, fmt.Errorf("read a challenge: %w", err)
 	}
 	party, err := partyOf(before.Site)
 	return party, before, err
 }
 
-// partyOf demands the user's presence always, and verification of the user (a PIN or a
-// finger) where the authenticator can: the password was given already. It asks for no
-// attestation, since every make of authenticator is welcome, and for no discoverable
-// credential, of which hardware keys store few.
+// partyOf requires the user's presence, and prefers verification of the user (a PIN or a
+// fingerprint), which may be missing because a password was given before. It requests no
+// attestation, since every make of authenticator is accepted, and no discoverable credential,
+// because hardware keys store few of them.
 func partyOf(site Site) (*webauthn.WebAuthn, error) {
 	party, err := webauthn.New(&webauthn.Config{
 		RPID: site.ID, RPDisplayName: "Coax", RPOrigins: []string{site.Origin}, AttestationPreference: protocol.PreferNoAttestation,
@@ -191,29 +192,29 @@ func partyOf(site Site) (*webauthn.WebAuthn, error) {
 	return party, nil
 }
 
-func encode(options any, before state) (shown, kept []byte, err error) {
+func encode(options any, before state) (shown, saved []byte, err error) {
 	if shown, err = json.Marshal(options); err == nil {
-		kept, err = json.Marshal(before)
+		saved, err = json.Marshal(before)
 	}
-	return shown, kept, err
+	return shown, saved, err
 }
 
-// detailed adds what go-webauthn has to say to developers; it is for the log.
+// detailed adds go-webauthn's details for developers, for the log.
 func detailed(err error) error {
-	var told *protocol.Error
-	if errors.As(err, &told) && told.DevInfo != "" {
-		return fmt.Errorf("%w (%s)", err, told.DevInfo)
+	var failure *protocol.Error
+	if errors.As(err, &failure) && failure.DevInfo != "" {
+		return fmt.Errorf("%w (%s)", err, failure.DevInfo)
 	}
 	return err
 }
 
-// account is a user as go-webauthn sees one.
+// account implements webauthn.User.
 type account struct {
 	User
 	keys []Key
 }
 
-// WebAuthnID tells nothing about the person.
+// WebAuthnID has no personal data, as the standard requires.
 func (a account) WebAuthnID() []byte          { return fmt.Appendf(nil, "coax login %d", a.ID) }
 func (a account) WebAuthnName() string        { return a.Username }
 func (a account) WebAuthnDisplayName() string { return a.Name }

@@ -12,35 +12,34 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// Block is some calls of one operator, packed, as stores keep them. A busy node
-// answers twenty thousand calls a second, and a row for each of them would cost a
-// tenth of what answering them does; a row for a few dozen costs next to nothing.
+// Block is a group of packed calls of one operator, stored as one row. A busy node
+// answers twenty thousand calls a second: a row for each would add a tenth to the cost
+// of answering them; a row for a few dozen costs next to nothing.
 type Block struct {
-	// ID grows with time, and is the store's to give.
+	// ID is assigned by the store and grows with time.
 	ID         int64
 	OperatorID int64
-	// From and Until are when its first and its last call came.
+	// From and Until are the times of its first and its last call.
 	From, Until time.Time
-	// Refused: at least one of the calls was.
+	// Refused is set if at least one of the calls was refused.
 	Refused bool
 	Packed  []byte
 }
 
 const (
-	// blockFormat is how entries are packed. It stands at the beginning of every
-	// block, so that another one can be told apart.
+	// blockFormat is the version of the encoding, the first value of every block.
 	blockFormat = 1
-	// blockBytes bounds what has to be unpacked to show one call.
+	// blockBytes is the maximum size of a block: showing one call unpacks a whole block.
 	blockBytes = 8 << 10
-	// blockSpan bounds how far a block reaches. Whoever looks for a moment finds
-	// it in a block that ends within so much of it.
+	// blockSpan is the maximum time between two calls of a block: a call is in a block that
+	// ends at most that much later.
 	blockSpan = 10 * time.Second
 )
 
-// words are the texts that nearly every call has, each of which is kept as its
-// place in this list. They stay where they are for good: to the end, more may be
-// added. A text that is not here is kept as it is.
-var words = []string{
+// dictionary has the strings that nearly every call has; each is stored as its index.
+// Stored blocks depend on the indexes: new strings are added only at the end. Other strings
+// are stored as they are.
+var dictionary = []string{
 	"",
 	"GET", "POST",
 	"/api/v1/balance", "/api/v1/renew", "/api/v1/plans", "/api/v1/subscription", "/api/v1/transaction", "/api/v1/activate", "/api/v1/advance-renew",
@@ -51,15 +50,15 @@ var words = []string{
 	"IDEMPOTENCY_KEY_REUSED", "SERVICE_UNAVAILABLE", "INTERNAL_ERROR", "API_DISABLED", "API_ACCESS_BLOCKED", "LCO_INACTIVE",
 }
 
-var placeOf = func() map[string]uint64 {
-	places := map[string]uint64{}
-	for i, word := range words {
-		places[word] = uint64(i)
+var indexOf = func() map[string]uint64 {
+	indexes := map[string]uint64{}
+	for i, text := range dictionary {
+		indexes[text] = uint64(i)
 	}
-	return places
+	return indexes
 }()
 
-// appendEntry packs an entry. The operator is not in it: it is the block's.
+// appendEntry packs an entry without its operator, which the block has.
 func appendEntry(b []byte, e *Entry) []byte {
 	b = binary.AppendVarint(b, e.At.UnixMilli())
 	b = binary.AppendUvarint(b, uint64(e.CredentialID))
@@ -98,18 +97,18 @@ func appendText(b []byte, text string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
-// appendWord packs a text that is probably one of the words. Their list begins with
-// the empty one, whose place stands for a text that is spelled out.
+// appendWord packs a string that is probably in the dictionary. Index 0 means that the
+// string follows.
 func appendWord(b []byte, text string) []byte {
-	place := placeOf[text]
-	b = binary.AppendUvarint(b, place)
-	if place == 0 {
+	index := indexOf[text]
+	b = binary.AppendUvarint(b, index)
+	if index == 0 {
 		b = appendText(b, text)
 	}
 	return b
 }
 
-// appendHex packs a text that is probably a prefix and hex digits: in half the room.
+// appendHex packs a string that is probably a prefix and hex digits, two digits in a byte.
 func appendHex(b []byte, text, prefix string) []byte {
 	digits, has := strings.CutPrefix(text, prefix)
 	start := len(b)
@@ -129,8 +128,7 @@ func appendHex(b []byte, text, prefix string) []byte {
 	return appendText(append(b[:start], 0), text)
 }
 
-// lowerHex is the value of a lower-case hex digit, and more than fifteen of
-// anything else.
+// lowerHex returns the value of a lower-case hex digit, and 255 for other characters.
 func lowerHex(c byte) byte {
 	switch {
 	case '0' <= c && c <= '9':
@@ -141,9 +139,9 @@ func lowerHex(c byte) byte {
 	return 255
 }
 
-var errDamaged = errors.New("it is not as it was packed")
+var errDamaged = errors.New("the block is damaged")
 
-// unpack reads the entries of a block, oldest first as they came.
+// unpack reads the entries of a block in the order they were recorded.
 func (b Block) unpack() ([]Entry, error) {
 	r := unpacker{rest: b.Packed}
 	if format := r.uvarint(); format != blockFormat {
@@ -162,7 +160,7 @@ func (b Block) unpack() ([]Entry, error) {
 	return entries, nil
 }
 
-// unpacker reads what was packed. Once something is not there, nothing is.
+// unpacker decodes packed values. After the first error it returns zero values.
 type unpacker struct {
 	rest    []byte
 	damaged bool
@@ -226,15 +224,15 @@ func (r *unpacker) bytes(length uint64) []byte {
 func (r *unpacker) text() string { return string(r.bytes(r.uvarint())) }
 
 func (r *unpacker) word() string {
-	place := r.uvarint()
+	index := r.uvarint()
 	switch {
-	case place == 0:
+	case index == 0:
 		return r.text()
-	case place >= uint64(len(words)):
+	case index >= uint64(len(dictionary)):
 		r.damaged = true
 		return ""
 	}
-	return words[place]
+	return dictionary[index]
 }
 
 func (r *unpacker) hex(prefix string) string {

@@ -9,9 +9,9 @@ import (
 	"github.com/coaxhq/coax/signing"
 )
 
-// changed says what was done to a body on its way, if that can be found out: it is
-// written again in the ways in which libraries write JSON, until one has the hash
-// of what arrived. It is empty where none has.
+// changed describes how a body was changed on its way: it re-encodes the body in the ways
+// in which libraries write JSON, until one has the hash of the body that arrived. It is
+// empty if none has.
 func changed(body, arrivedHash string) string {
 	if body == "" {
 		return ""
@@ -24,7 +24,7 @@ func changed(body, arrivedHash string) string {
 	return ""
 }
 
-// form is a body in another spelling.
+// form is a body in another encoding.
 type form struct{ text, how string }
 
 func forms(body string) []form {
@@ -61,7 +61,7 @@ func forms(body string) []form {
 	return all
 }
 
-// sorted writes an object with its names in order; empty if it is none.
+// sorted encodes a JSON object with its names in order; empty if it is not an object.
 func sorted(object []byte) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(object, &fields) != nil {
@@ -76,7 +76,7 @@ func sorted(object []byte) string {
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// spellings are the ways in which libraries escape what need not be escaped.
+// spellings returns the JSON with the optional escapes that libraries use.
 func spellings(compact string) []form {
 	plain := unescaped(compact)
 	return []form{
@@ -89,7 +89,7 @@ func spellings(compact string) []form {
 	}
 }
 
-// unescaped writes texts with as few escapes as JSON allows.
+// unescaped encodes strings with as few escapes as JSON allows.
 func unescaped(compact string) string {
 	return overTexts(compact, func(quoted string) string {
 		var text string
@@ -122,7 +122,7 @@ func asciiOnly(text string) string {
 	return out.String()
 }
 
-// spaced puts a space after each comma and colon that stands outside a text.
+// spaced adds a space after each comma and colon outside of strings.
 func spaced(compact string) string {
 	var out strings.Builder
 	inside, escaped := false, false
@@ -143,7 +143,7 @@ func spaced(compact string) string {
 	return out.String()
 }
 
-// overTexts rewrites each quoted text of a JSON document.
+// overTexts rewrites each quoted string of a JSON document.
 func overTexts(compact string, rewrite func(quoted string) string) string {
 	var out strings.Builder
 	for len(compact) > 0 {

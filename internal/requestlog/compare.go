@@ -20,16 +20,16 @@ const (
 	bodyLine
 )
 
-// Explanation is how two strings to sign differ: the server's, and the one that an
-// integrator's own program has signed.
+// Explanation is how two strings to sign differ: the server's, and the one that the
+// integrator's program signed.
 type Explanation struct {
-	// Same: they do not. Then it is the secret that does, or how it is used.
+	// Same is set if they are equal: then the secret, or how it is used, is wrong.
 	Same bool
-	// Lines are the six lines beside each other, and more if theirs has more.
+	// Lines has the six lines side by side, and more if theirs has more.
 	Lines []Line
-	// First is the first byte that differs; nil if none does.
+	// First is the first difference; nil if there is none.
 	First *Difference
-	// Hints say what has probably happened, the surest first. There is always one.
+	// Hints are the probable causes, the most certain first. There is always one.
 	Hints []Hint
 }
 
@@ -38,25 +38,25 @@ type Line struct {
 	Name           string
 	Server, Theirs Shown
 	Same           bool
-	// Missing: theirs has no such line.
+	// Missing is set if theirs lacks the line.
 	Missing bool
 }
 
-// Shown is a line for people to look at, with what cannot be seen made visible.
-// Common is what both sides begin with, and Rest what is left.
+// Shown is a line for display, with invisible characters made visible. Common is the
+// prefix that both sides share, Rest the remainder.
 type Shown struct{ Common, Rest string }
 
 func (s Shown) String() string { return s.Common + s.Rest }
 
-// Difference is where two strings part: the line and the byte in it, both counted
-// from one, and what stands there on either side.
+// Difference is the position of the first difference, line and byte counted from one, and
+// the character there on either side.
 type Difference struct {
 	Line, Byte     int
 	Server, Theirs string
 }
 
-// Hint is what has probably happened, in words. Text may have places for Args, as
-// fmt knows them, so that it can be translated first.
+// Hint is a probable cause. Text is a format for Args, so that it can be translated before
+// they are filled in.
 type Hint struct {
 	Cause Cause
 	Text  string
@@ -73,9 +73,8 @@ func (h Hint) String() string {
 // Compare explains how a string to sign differs from the server's.
 func Compare(server, theirs string) Explanation { return CompareWithBody(server, theirs, "") }
 
-// CompareWithBody is Compare for somebody who also knows the body that was hashed.
-// With it, the explanation can tell what was done to the body on its way. It is
-// looked at and not kept.
+// CompareWithBody is Compare with the body that was hashed: the explanation can then say
+// how the body was changed on its way. The body is not stored.
 func CompareWithBody(server, theirs, body string) Explanation {
 	sides := newSides(server, theirs, body)
 	e := Explanation{Same: server == theirs, Hints: sides.hints()}
@@ -111,8 +110,8 @@ func at(lines []string, i int) string {
 	return ""
 }
 
-// commonPrefix is how many bytes two texts begin with in common, without cutting a
-// character in two.
+// commonPrefix returns the length of the common prefix in bytes, without splitting a
+// character.
 func commonPrefix(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -124,7 +123,7 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// firstOf shows the character that a text begins with.
+// firstOf returns the first character for display.
 func firstOf(text string) string {
 	if text == "" {
 		return endOfLine
@@ -140,11 +139,11 @@ const (
 	noSuchLine = "(no such line)"
 )
 
-// visibleAs are the characters that people overlook, and what is shown for them.
+// visibleAs maps characters that are easily overlooked to what is shown for them.
 var visibleAs = map[rune]string{' ': "␣", '\t': "␉", '\r': "␍", '\n': "␊"}
 
-// Visible shows a text with everything that cannot be seen, or is taken for
-// something else, as a sign or as its number.
+// Visible returns a string with invisible and ambiguous characters replaced by a symbol
+// or an escape.
 func Visible(text string) string {
 	var out strings.Builder
 	for len(text) > 0 {
@@ -173,29 +172,29 @@ type sides struct {
 	count          int    // the lines in it
 	newline        bool   // there is one at its end
 	body           string
-	// absent is the line that theirs leaves out, if it seems to; -1 if not. An empty
-	// one stands for it.
+	// absent is the line that theirs seems to leave out; -1 if none. An empty line is
+	// inserted for it.
 	absent int
 }
 
 func newSides(server, theirs, body string) sides {
 	s := sides{server: strings.Split(server, "\n"), theirs: strings.Split(theirs, "\n"), whole: theirs, body: body, absent: -1}
 	s.count = len(s.theirs)
-	// Where an empty line was left out, the lines behind it have moved up. They are
-	// compared with those that they stand for.
+	// If an empty line was left out, the lines after it have moved up. They are compared
+	// with the lines they were meant to be.
 	movedUp := s.count >= len(lineNames)-1 && len(s.server) == len(lineNames) && s.server[queryLine] == "" &&
 		allDigits(strings.TrimSuffix(s.theirs[queryLine], "\r"))
 	if movedUp {
 		s.absent = queryLine
 		s.theirs = slices.Insert(s.theirs, queryLine, "")
 	}
-	// One line more than there should be, and nothing in it. Where there is none too
-	// many, an empty last line is an empty hash.
+	// One extra line, and it is empty. Without an extra line, an empty last line is an
+	// empty hash.
 	s.newline = strings.HasSuffix(theirs, "\n") && len(s.theirs) > len(lineNames)
 	return s
 }
 
-// line is both sides' line of a kind. How the lines are joined is another question.
+// line returns a line of both sides, without a carriage return at the end of theirs.
 func (s sides) line(kind int) (server, theirs string) {
 	return at(s.server, kind), strings.TrimSuffix(at(s.theirs, kind), "\r")
 }

@@ -85,8 +85,8 @@ func TestCompare_NamesMistakes(t *testing.T) {
 		{"no hash of an empty body", asked, with(asked, bodyLine, ""), []Cause{EmptyBodyNotHashed}},
 		{"a body that was not signed", posted, emptied.StringToSign(), []Cause{BodyNotSigned}},
 		{"a body that was not sent", emptied.StringToSign(), posted, []Cause{BodyNotSent}},
-		{"a body with other bytes", posted, otherBody, []Cause{BodyWrittenAnew}},
-		{"two at once", posted, with(otherBody, methodLine, "Post"), []Cause{LowerCaseMethod, BodyWrittenAnew}},
+		{"a body with other bytes", posted, otherBody, []Cause{BodyReencoded}},
+		{"two at once", posted, with(otherBody, methodLine, "Post"), []Cause{LowerCaseMethod, BodyReencoded}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := Compare(tt.server, tt.theirs)
@@ -157,7 +157,7 @@ func TestCompareWithBody_ReencodedBody(t *testing.T) {
 		server := request.StringToSign()
 		theirs := with(server, bodyLine, signing.BodySHA256([]byte(mine)))
 		hints := CompareWithBody(server, theirs, mine).Hints
-		if len(hints) != 1 || hints[0].Cause != BodyWrittenAnew || !strings.Contains(hints[0].String(), want) {
+		if len(hints) != 1 || hints[0].Cause != BodyReencoded || !strings.Contains(hints[0].String(), want) {
 			t.Errorf("%s: %v; want %q", arrived, hints, want)
 		}
 		if blind := Compare(server, theirs).Hints; len(blind) != 1 || strings.Contains(blind[0].String(), want) {

@@ -18,15 +18,14 @@ import (
 
 // Entry is one call of the API, or an order from a page.
 type Entry struct {
-	// ID finds the entry again. It is given by the log, to what was read from it.
+	// ID identifies the entry. It is set in entries that were read from the log.
 	ID string
 
 	At         time.Time
 	OperatorID int64
-	// CredentialID is the key's, and zero where a page was used.
+	// CredentialID is the key's id; zero for an order from a page.
 	CredentialID int64
-	// KeyHint is the beginning of the key, by which people tell keys apart, or who
-	// used the page.
+	// KeyHint is the beginning of the key, or the user of the page.
 	KeyHint      string
 	Method, Path string
 	Status       int
@@ -34,9 +33,9 @@ type Entry struct {
 	Address      netip.Addr
 	RequestID    string
 	Took         time.Duration
-	// IdempotencyKey is as it was sent; empty where none was.
+	// IdempotencyKey is the key as sent; empty if none was.
 	IdempotencyKey string
-	// Signature is set where the signature, or what goes into it, was refused.
+	// Signature is set if the signature, its timestamp or its nonce was refused.
 	Signature *SignatureDetails
 }
 
@@ -66,15 +65,15 @@ const (
 // signatureKept is how much of a sent signature is stored.
 const signatureKept = 8
 
-// Texts that a caller chooses are cut at these lengths. No header can be much
-// longer; they keep a caller from filling the log with something else.
+// Strings that a caller chooses are cut at these lengths, so that a caller cannot fill the
+// log with other data.
 const (
 	longestKey    = 100
 	longestString = 4 << 10
 )
 
-// NewSignatureDetails keeps of a string to sign, and of the signature that was sent with
-// it, what may be kept.
+// NewSignatureDetails returns what may be stored of a string to sign and of the signature
+// that was sent with it.
 func NewSignatureDetails(stringToSign, signature string) *SignatureDetails {
 	e := &SignatureDetails{
 		StringToSign:   cut(maskQuery(telemetry.Scrub(stringToSign)), longestString),
@@ -105,8 +104,8 @@ func formOf(signature string) SignatureForm {
 	return form
 }
 
-// maskQuery hides what stands in the third line under a name that promises a
-// secret. No call takes such a parameter; some send one all the same.
+// maskQuery masks query parameters whose name suggests a secret. No API method has such a
+// parameter, but some callers send one.
 func maskQuery(stringToSign string) string {
 	lines := strings.Split(stringToSign, "\n")
 	if len(lines) < 3 || lines[2] == "" {
@@ -122,7 +121,7 @@ func maskQuery(stringToSign string) string {
 	return strings.Join(lines, "\n")
 }
 
-// masked stands where something secret stood.
+// masked replaces the value of a secret parameter.
 const masked = "[masked]"
 
 func secretName(name string) bool {
@@ -135,9 +134,9 @@ func secretName(name string) bool {
 	return false
 }
 
-func cut(text string, most int) string {
-	if len(text) > most {
-		return text[:most]
+func cut(text string, limit int) string {
+	if len(text) > limit {
+		return text[:limit]
 	}
 	return text
 }
@@ -151,8 +150,8 @@ func (e Entry) Refused() bool { return e.Status >= firstRefusal }
 // firstRefusal is the lowest status of an error.
 const firstRefusal = 400
 
-// Proven reports whether the call was signed with the key's secret. Anybody can send a
-// key.
+// Proven reports whether the call was signed with the key's secret: a key alone proves
+// nothing.
 func (e Entry) Proven() bool {
 	switch e.Code {
 	case fault.CredentialRevoked, fault.CredentialExpired, fault.TimestampExpired, fault.InvalidSignature,

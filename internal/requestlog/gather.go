@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// filling is a block that calls are still added to.
-type filling struct {
+// openBlock is a block that calls are still added to.
+type openBlock struct {
 	Block
 	calls int
 }
 
-// group puts the calls of each operator into blocks of their own, and picks out
-// the uses of keys that are worth noting.
-func (l *Log) group(waiting []byte) ([]filling, []Use) {
-	// How much room an operator's calls need is counted first: to let blocks grow as
-	// they are filled would copy everything a few times over.
-	room := map[int64]int{}
+// group puts the calls of each operator into blocks of their own, and returns the uses of
+// keys that are due to be recorded.
+func (l *Log) group(waiting []byte) ([]openBlock, []Use) {
+	// The size of each operator's calls is counted first: blocks that grow while they are
+	// filled would be copied several times.
+	size := map[int64]int{}
 	for r := (unpacker{rest: waiting}); len(r.rest) > 0; {
 		operator := int64(r.uvarint())
 		r.bytes(1)
 		before := len(r.rest)
 		r.bytes(r.uvarint())
-		room[operator] += before - len(r.rest)
+		size[operator] += before - len(r.rest)
 	}
-	var done []filling
-	open := make(map[int64]*filling, len(room))
+	var done []openBlock
+	open := make(map[int64]*openBlock, len(size))
 	uses := map[int64]Use{}
 	for r := (unpacker{rest: waiting}); len(r.rest) > 0; {
 		operator, marks := int64(r.uvarint()), r.bytes(1)[0]
@@ -41,13 +41,13 @@ func (l *Log) group(waiting []byte) ([]filling, []Use) {
 			b = nil
 		}
 		if b == nil {
-			b = &filling{Block: Block{OperatorID: operator, From: at, Until: at}}
-			b.Packed = append(make([]byte, 0, 1+min(room[operator], blockBytes)), blockFormat)
+			b = &openBlock{Block: Block{OperatorID: operator, From: at, Until: at}}
+			b.Packed = append(make([]byte, 0, 1+min(size[operator], blockBytes)), blockFormat)
 			open[operator] = b
 		}
 		before := len(b.Packed)
 		b.add(at, marks, packed)
-		room[operator] -= len(b.Packed) - before
+		size[operator] -= len(b.Packed) - before
 		if use := uses[key]; key != 0 && marks&markProven != 0 && at.Sub(l.noted[key]) >= useEvery && at.After(use.At) {
 			uses[key] = Use{operator, key, at}
 		}
@@ -55,7 +55,7 @@ func (l *Log) group(waiting []byte) ([]filling, []Use) {
 	for _, b := range open {
 		done = append(done, *b)
 	}
-	slices.SortFunc(done, func(a, b filling) int {
+	slices.SortFunc(done, func(a, b openBlock) int {
 		return cmp.Or(cmp.Compare(a.OperatorID, b.OperatorID), a.Until.Compare(b.Until))
 	})
 	if len(l.noted) > usesRemembered {
@@ -75,12 +75,12 @@ func inOrder(uses map[int64]Use) []Use {
 	return all
 }
 
-// takes reports whether there is room for one more call.
-func (f *filling) takes(at time.Time, length int) bool {
+// takes reports whether another call fits in.
+func (f *openBlock) takes(at time.Time, length int) bool {
 	return len(f.Packed)+binary.MaxVarintLen16+length <= blockBytes && at.Sub(f.From) <= blockSpan && f.Until.Sub(at) <= blockSpan
 }
 
-func (f *filling) add(at time.Time, marks byte, packed []byte) {
+func (f *openBlock) add(at time.Time, marks byte, packed []byte) {
 	if at.Before(f.From) {
 		f.From = at
 	}

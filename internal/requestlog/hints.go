@@ -14,7 +14,7 @@ import (
 // Cause is the kind of mistake that a hint is about.
 type Cause string
 
-// What integrators do wrong, as far as a string to sign can show it.
+// Mistakes of integrators that a string to sign can show.
 const (
 	WrongSecret        Cause = "wrong secret"
 	CarriageReturns    Cause = "carriage returns"
@@ -49,7 +49,7 @@ const (
 	EmptyBodyNotHashed Cause = "empty body not hashed"
 	BodyNotSigned      Cause = "body not signed"
 	BodyNotSent        Cause = "body not sent"
-	BodyWrittenAnew    Cause = "body written anew"
+	BodyReencoded      Cause = "body re-encoded"
 	UpperCaseSignature Cause = "upper-case signature"
 	SignatureLength    Cause = "length of the signature"
 	SignatureNotHex    Cause = "signature not in hex"
@@ -58,8 +58,7 @@ const (
 	NonceUsed          Cause = "nonce used"
 )
 
-// hints are all that is found, in the order in which one would put it right: what
-// concerns the whole string first, then line by line.
+// hints returns all mistakes found: those of the whole string first, then line by line.
 func (s sides) hints() []Hint {
 	found := s.wholeHints()
 	for kind, look := range []func(server, theirs string) *Hint{
@@ -67,7 +66,7 @@ func (s sides) hints() []Hint {
 		timestampLine: timestampHint, nonceLine: nonceHint, bodyLine: s.bodyHint,
 	} {
 		if len(s.theirs) < len(lineNames) {
-			break // what stands for what cannot be told
+			break // the lines cannot be matched
 		}
 		server, theirs := s.line(kind)
 		if server == theirs {
@@ -86,7 +85,7 @@ func (s sides) hints() []Hint {
 	return found
 }
 
-// wholeHints look at how the lines are put together.
+// wholeHints checks how the lines are joined.
 func (s sides) wholeHints() (found []Hint) {
 	if strings.Contains(s.whole, "\r") {
 		found = append(found, Hint{Cause: CarriageReturns, Text: "Lines end with CR LF. Join them with a single line feed, \\n."})
@@ -152,7 +151,7 @@ func (s sides) queryHint(server, theirs string) *Hint {
 		"a percent sign and two upper-case hex digits, and nothing else is."}
 }
 
-// sortedPairs sorts the pairs of a query, and does nothing else to it.
+// sortedPairs sorts the pairs of a query without re-encoding them.
 func sortedPairs(query string) string {
 	pairs := strings.Split(query, "&")
 	slices.SortFunc(pairs, func(a, b string) int {
@@ -176,7 +175,7 @@ func timestampHint(server, theirs string) *Hint {
 	return &Hint{Cause: OtherTimestamp, Text: "X-Timestamp had another value than the one that was signed. Take the time once, for both."}
 }
 
-// inMilliseconds reports whether a timestamp is one of this century, a thousandfold.
+// inMilliseconds reports whether a timestamp is a present time in milliseconds.
 func inMilliseconds(timestamp string) bool { return len(timestamp) == 13 && allDigits(timestamp) }
 
 func allDigits(text string) bool {
@@ -205,14 +204,14 @@ func (s sides) bodyHint(server, theirs string) *Hint {
 		return &Hint{Cause: BodyNotSent, Text: "A body was signed, but the request arrived without one."}
 	}
 	if how := changed(s.body, server); how != "" {
-		return &Hint{BodyWrittenAnew, "The body that arrived is yours, but %s. Sign the very bytes that are sent.", []any{how}}
+		return &Hint{BodyReencoded, "The body that arrived is yours, but %s. Sign the very bytes that are sent.", []any{how}}
 	}
-	return &Hint{Cause: BodyWrittenAnew, Text: "The body that arrived has other bytes than the one that was hashed. Most often an HTTP library writes the JSON anew, with other " +
+	return &Hint{Cause: BodyReencoded, Text: "The body that arrived has other bytes than the one that was hashed. Most often an HTTP library writes the JSON anew, with other " +
 		"spaces or in another order: make the body's text once, hash it, and send that very text."}
 }
 
-// Explain says what is wrong with a refused call, as far as it shows without the
-// caller's own string. It says nothing if that is needed.
+// Explain returns what is wrong with a refused call, as far as that can be found without the
+// caller's own string to sign.
 func Explain(e Entry) (found []Hint) {
 	if e.Signature == nil {
 		return nil

@@ -11,27 +11,26 @@ import (
 	"github.com/coaxhq/coax/internal/telemetry"
 )
 
-// Store keeps the log. Each method is one transaction.
+// Store stores the log. Each method is one transaction.
 type Store interface {
-	// RecordRequests adds blocks, in the order given, and notes the uses of keys
-	// that come with them.
+	// RecordRequests adds blocks, in the order given, and records the uses of keys.
 	RecordRequests(ctx context.Context, batch Batch) error
 	// RequestBlocks reads blocks of one operator, the latest first.
-	RequestBlocks(ctx context.Context, asked BlockQuery) ([]Block, error)
+	RequestBlocks(ctx context.Context, q BlockQuery) ([]Block, error)
 	// RequestBlock reads one block, if it is that operator's.
 	RequestBlock(ctx context.Context, operatorID, id int64) (Block, bool, error)
-	// LastKeyUses says when each key of an operator was last used, as far as known.
+	// LastKeyUses returns when each key of an operator was last used, as far as known.
 	LastKeyUses(ctx context.Context, operatorID int64) (map[int64]time.Time, error)
 	// PurgeRequests removes at most limit of the oldest blocks that ended before a moment, and
 	// returns how many.
 	PurgeRequests(ctx context.Context, before time.Time, limit int) (int, error)
 }
 
-// Batch is what is written at a time.
+// Batch is what one transaction writes.
 type Batch struct {
 	Blocks []Block
-	// Uses are in the order of operators and keys, so that nodes that write the
-	// same ones do not get into each other's way.
+	// Uses are in the order of operators and keys, so that nodes that write the same ones
+	// do not deadlock.
 	Uses []Use
 }
 
@@ -46,36 +45,35 @@ type Metrics interface{ RequestsNotLogged(calls int) }
 
 var _ Metrics = (*telemetry.Metrics)(nil)
 
-// Config is how a log works. The zero value keeps nothing.
+// Config configures a log. The zero value turns it off.
 type Config struct {
-	// Keep is how long a call is remembered; zero turns the log off.
+	// Keep is how long a call is stored; zero turns the log off.
 	Keep time.Duration
 	// Every is how long calls are gathered before they are written; 5 s if zero.
 	Every time.Duration
-	// Metrics and Problem are told what went wrong; either may be nil.
+	// Metrics and Problem receive failures; either may be nil.
 	Metrics Metrics
 	Problem func(error)
 }
 
 const (
-	// gatherFor is long enough for the calls of a busy minute to share rows, which
-	// is what they cost, and short enough for somebody who looks at another node for
-	// a call to this one. Whoever looks at this one sees everything.
+	// gatherFor is long enough for many calls to share a row, since rows are the cost, and
+	// short enough for a search on another node. A search on this node sees everything.
 	gatherFor = 5 * time.Second
-	// maxPending bounds, in bytes, what waits to be written: more than two
+	// maxPending is the limit of the calls that wait to be written, in bytes: more than two
 	// hundred thousand calls.
 	maxPending = 16 << 20
-	// flushThreshold is written without waiting for the time to come.
+	// flushThreshold is the size in bytes at which calls are written at once.
 	flushThreshold = 6 << 20
 	// batchBlocks is small because a batch keeps the store's writer busy, and
 	// requests wait behind it.
 	batchBlocks = 64
-	// writeTimeout is how long writing may take, and with it the end of a node.
+	// writeTimeout bounds a write, and with it the shutdown of a node.
 	writeTimeout = 5 * time.Second
-	// useEvery is how exactly the last use of a key is known: to note each one
-	// would make a change of a row of every call.
+	// useEvery is the precision of a key's last use: to record each use would update a row
+	// with every call.
 	useEvery = time.Minute
-	// usesRemembered bounds how many keys' uses are known by heart.
+	// usesRemembered is the maximum number of keys in Log.noted.
 	usesRemembered = 1 << 16
 )
 
@@ -83,30 +81,30 @@ const (
 type Log struct {
 	store  Store
 	config Config
-	// enough is sent to when there is enough to be written at once.
+	// enough signals that flushThreshold was reached.
 	enough chan struct{}
 
 	mu      sync.Mutex
 	waiting []byte // packed calls, each after its operator and its length
-	spare   []byte // what waiting was before, to be used again
+	spare   []byte // the previous buffer of waiting, to be reused
 	calls   int    // how many are in waiting
 
-	// writing is held by whoever writes, so that what is read after a Flush has
-	// everything that came before it.
+	// writing is locked during a write, so that a read after a Flush finds every call
+	// recorded before it.
 	writing sync.Mutex
-	noted   map[int64]time.Time // the uses that were written, by key
+	noted   map[int64]time.Time // the last recorded uses, by key
 }
 
-// New returns a log that keeps its calls in store.
+// New returns a log that stores its calls in store.
 func New(store Store, config Config) *Log {
 	config.Every = cmp.Or(config.Every, gatherFor)
 	return &Log{store: store, config: config, enough: make(chan struct{}, 1), noted: map[int64]time.Time{}}
 }
 
-// On reports whether calls are kept.
+// On reports whether calls are stored.
 func (l *Log) On() bool { return l != nil && l.config.Keep > 0 }
 
-// Keep is how long calls are kept.
+// Keep is how long calls are stored.
 func (l *Log) Keep() time.Duration { return l.config.Keep }
 
 // Record records a call. It does not wait and cannot fail.
@@ -115,8 +113,8 @@ func (l *Log) Record(e Entry) {
 		return
 	}
 	e.IdempotencyKey = cut(telemetry.Scrub(e.IdempotencyKey), longestKey)
-	var room [256]byte // as much as a call takes, unless it has signature details
-	packed := appendEntry(room[:0], &e)
+	var buffer [256]byte // enough for a call without signature details
+	packed := appendEntry(buffer[:0], &e)
 
 	l.mu.Lock()
 	if len(l.waiting)+len(packed) > maxPending {
@@ -140,7 +138,7 @@ func (l *Log) Record(e Entry) {
 	}
 }
 
-// What is known of a waiting call without unpacking it.
+// Flags of a waiting call, readable without unpacking it.
 const (
 	markRefused byte = 1 << iota
 	markProven
@@ -162,8 +160,7 @@ func (l *Log) lost(calls int) {
 	}
 }
 
-// Run writes what was taken in, now and then, until ctx ends; then it writes the
-// rest.
+// Run writes recorded calls periodically until ctx ends, and then the rest.
 func (l *Log) Run(ctx context.Context) {
 	if !l.On() {
 		return
@@ -173,24 +170,24 @@ func (l *Log) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			l.tell(l.flushInTime(ctx))
+			l.reportError(l.flushInTime(ctx))
 			return
 		case <-ticker.C:
 		case <-l.enough:
 		}
-		l.tell(l.flushInTime(ctx))
+		l.reportError(l.flushInTime(ctx))
 	}
 }
 
-// flushInTime is not cut off by the end of a node, which comes at any moment, but
-// does not keep it waiting for ever either.
+// flushInTime flushes even if ctx has ended, because the node is shutting down, but within
+// writeTimeout.
 func (l *Log) flushInTime(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	return l.Flush(ctx)
 }
 
-func (l *Log) tell(err error) {
+func (l *Log) reportError(err error) {
 	if err != nil && l.config.Problem != nil {
 		l.config.Problem(err)
 	}
@@ -219,18 +216,18 @@ func (l *Log) Flush(ctx context.Context) error {
 	return nil
 }
 
-// giveBack keeps the room that calls waited in, unless a rush has made it large.
-func (l *Log) giveBack(room []byte) {
-	if cap(room) > flushThreshold*3/2 {
+// giveBack saves a buffer for reuse, unless a burst has made it large.
+func (l *Log) giveBack(buffer []byte) {
+	if cap(buffer) > flushThreshold*3/2 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.spare = room
+	l.spare = buffer
 }
 
-// write writes blocks, a few at a time, and says how many calls are safe.
-func (l *Log) write(ctx context.Context, blocks []filling, uses []Use) (calls int, err error) {
+// write writes blocks, a few at a time, and returns how many calls were written.
+func (l *Log) write(ctx context.Context, blocks []openBlock, uses []Use) (calls int, err error) {
 	batch := Batch{Uses: uses}
 	for len(blocks) > 0 {
 		some := blocks[:min(len(blocks), batchBlocks)]
@@ -257,9 +254,9 @@ func (l *Log) write(ctx context.Context, blocks []filling, uses []Use) (calls in
 // wait behind it.
 const purgeBatch = 200
 
-// Purge removes what has been kept for long enough, in small batches, until there
-// is nothing left to remove or ctx ends. It says how many rows went, also beside an
-// error. A log that was turned off keeps nothing.
+// Purge removes the blocks that are older than Config.Keep, in small batches, until none is
+// left or ctx ends. It returns how many rows were removed, also with an error. If the log is
+// turned off, it removes everything.
 func (l *Log) Purge(ctx context.Context, now time.Time) (removed int, err error) {
 	for {
 		if err := ctx.Err(); err != nil {

@@ -17,8 +17,7 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 )
 
-// fakeStore is a store that keeps what it is given, or fails. What the real ones make of
-// it is storetest's business.
+// fakeStore stores batches in memory, or fails. The real stores are tested by storetest.
 type fakeStore struct {
 	Store
 	mu      sync.Mutex
@@ -37,7 +36,7 @@ func (s *fakeStore) RecordRequests(_ context.Context, batch Batch) error {
 	return nil
 }
 
-// calls are all that was written, and each block has one operator.
+// calls returns all written calls, and checks that each block has one operator.
 func (s *fakeStore) calls(t *testing.T) (all []Entry) {
 	t.Helper()
 	s.mu.Lock()
@@ -72,26 +71,26 @@ func TestEntry_PackRoundTrip(t *testing.T) {
 	full := sample(1)
 	full.Signature = NewSignatureDetails("GET\n/api/v1/balance\n\n1800000000\nnonce\nhash", strings.Repeat("0a", 32))
 	for name, e := range map[string]Entry{
-		"an ordinary one":       sample(0),
-		"with evidence":         full,
-		"with nothing in it":    {At: time.UnixMilli(0).UTC()},
-		"before 1970":           {At: time.UnixMilli(-5).UTC()},
-		"over IPv6":             {At: morning, Address: netip.MustParseAddr("2001:db8::1")},
-		"of unknown words":      {At: morning, Method: "BREW", Path: "/pot", Code: "TEAPOT", Status: 418},
-		"of another id":         {At: morning, RequestID: "req_XYZ", KeyHint: "cxk_1A2B"},
-		"of an odd id":          {At: morning, RequestID: "req_abc", KeyHint: "cxk_"},
-		"of a very long id":     {At: morning, RequestID: "req_" + strings.Repeat("ab", 100)},
-		"of an id with no hex":  {At: morning, RequestID: "req_0g"},
-		"with a key, and large": {At: morning, IdempotencyKey: strings.Repeat("k", 100), CredentialID: 1 << 40, Took: time.Hour},
+		"an ordinary one":        sample(0),
+		"with signature details": full,
+		"with nothing in it":     {At: time.UnixMilli(0).UTC()},
+		"before 1970":            {At: time.UnixMilli(-5).UTC()},
+		"over IPv6":              {At: morning, Address: netip.MustParseAddr("2001:db8::1")},
+		"of unknown words":       {At: morning, Method: "BREW", Path: "/pot", Code: "TEAPOT", Status: 418},
+		"of another id":          {At: morning, RequestID: "req_XYZ", KeyHint: "cxk_1A2B"},
+		"of an odd id":           {At: morning, RequestID: "req_abc", KeyHint: "cxk_"},
+		"of a very long id":      {At: morning, RequestID: "req_" + strings.Repeat("ab", 100)},
+		"of an id with no hex":   {At: morning, RequestID: "req_0g"},
+		"with a key, and large":  {At: morning, IdempotencyKey: strings.Repeat("k", 100), CredentialID: 1 << 40, Took: time.Hour},
 	} {
 		packed := appendEntry(nil, &e)
-		e.OperatorID = 0 // that is the block's
+		e.OperatorID = 0 // the block has it
 		r := unpacker{rest: packed}
 		got := r.entry()
 		if r.damaged || len(r.rest) != 0 || !reflect.DeepEqual(got, e) {
 			t.Errorf("%s: %+v with %d bytes left; want %+v", name, got, len(r.rest), e)
 		}
-		// Half a call is noticed, wherever it ends.
+		// A truncated call is an error, wherever it ends.
 		for cut := range packed {
 			r := unpacker{rest: packed[:cut]}
 			if r.entry(); !r.damaged {
@@ -105,7 +104,7 @@ func TestEntry_PackRoundTrip(t *testing.T) {
 	}
 }
 
-// What was packed by one release is read by the next: words stay where they are.
+// Blocks of one release are read by the next: indexes of the dictionary do not change.
 func TestBlock_FirstFormatStaysReadable(t *testing.T) {
 	packed := "\x01\x2b\xd0\xdc\xc0\xfc\xff\x68\x0b\x04\x1a\x2b\x3c\x4d\x02\x04\xc8\x01\x0a\x04\xcb\x00\x71\x07" +
 		"\x10\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\xe8\x07\x00\x00"
@@ -118,9 +117,9 @@ func TestBlock_FirstFormatStaysReadable(t *testing.T) {
 		again := appendEntry(nil, &want)
 		t.Errorf("read %+v, %v; want %+v; it packs as %x (%d)", entries, err, want, again, len(again))
 	}
-	for place, word := range map[int]string{1: "GET", 2: "POST", 3: "/api/v1/balance", 9: "/api/v1/advance-renew", 10: "OK", 15: "INVALID_SIGNATURE", 39: "LCO_INACTIVE"} {
-		if words[place] != word {
-			t.Errorf("word %d is %s; it was %s when the first calls were packed", place, words[place], word)
+	for index, text := range map[int]string{1: "GET", 2: "POST", 3: "/api/v1/balance", 9: "/api/v1/advance-renew", 10: "OK", 15: "INVALID_SIGNATURE", 39: "LCO_INACTIVE"} {
+		if dictionary[index] != text {
+			t.Errorf("dictionary[%d] is %s; it was %s in the first format", index, dictionary[index], text)
 		}
 	}
 	if _, err := (Block{Packed: []byte{2}}).unpack(); err == nil {
@@ -174,8 +173,7 @@ func TestLog_BlocksByOperator(t *testing.T) {
 	}
 }
 
-// However calls come, no block reaches further than is promised to who looks for a
-// moment.
+// Search relies on blockSpan, in whatever order calls come.
 func TestLog_BlockSpanIsBounded(t *testing.T) {
 	store := &fakeStore{}
 	log := New(store, Config{Keep: time.Hour})
@@ -212,8 +210,7 @@ func TestLog_CountsDroppedCalls(t *testing.T) {
 		t.Errorf("a store that fails: %v, %d dropped; want 2", err, missed.dropped)
 	}
 
-	// A store that stands still: calls wait up to a bound, and nobody who answers
-	// one ever does.
+	// The store blocks: calls are buffered up to maxPending, and Record never blocks.
 	store = &fakeStore{}
 	missed = &counter{}
 	log = New(store, Config{Keep: time.Hour, Metrics: missed})

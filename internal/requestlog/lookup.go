@@ -18,14 +18,14 @@ import (
 var ErrNotFound = errors.New("it is not in the request log")
 
 // entryID identifies a call by its block and its position there.
-func entryID(block int64, place int) string { return fmt.Sprintf("%d-%d", block, place) }
+func entryID(block int64, position int) string { return fmt.Sprintf("%d-%d", block, position) }
 
 // Entry finds one call of an operator by its ID.
 func (l *Log) Entry(ctx context.Context, operatorID int64, id string) (Entry, error) {
 	first, second, _ := strings.Cut(id, "-")
 	number, err := strconv.ParseInt(first, 10, 64)
-	place, err2 := strconv.Atoi(second)
-	if err != nil || err2 != nil || place < 0 {
+	position, err2 := strconv.Atoi(second)
+	if err != nil || err2 != nil || position < 0 {
 		return Entry{}, fmt.Errorf("%w: %q names no call", ErrNotFound, id)
 	}
 	block, found, err := l.store.RequestBlock(ctx, operatorID, number)
@@ -39,16 +39,16 @@ func (l *Log) Entry(ctx context.Context, operatorID int64, id string) (Entry, er
 	if err != nil {
 		return Entry{}, err
 	}
-	if place >= len(entries) {
+	if position >= len(entries) {
 		return Entry{}, ErrNotFound
 	}
-	return entries[place], nil
+	return entries[position], nil
 }
 
 // LastUse returns when each of an operator's keys last signed a call, to the minute.
 // A key that is missing was not used since the log was turned on.
 func (l *Log) LastUse(ctx context.Context, operatorID int64) (map[int64]time.Time, error) {
-	l.tell(l.Flush(ctx))
+	l.reportError(l.Flush(ctx))
 	uses, err := l.store.LastKeyUses(ctx, operatorID)
 	if err != nil {
 		return nil, fmt.Errorf("read the last uses of keys: %w", err)
@@ -68,21 +68,21 @@ type AddressCalls struct {
 type RefusedAddress = AddressCalls
 
 // KeyAddresses are the addresses that calls signed with one of an operator's keys came
-// from since a moment, the latest first, granted or refused. Cut: there were so many calls
-// that only the latest were counted.
+// from since a moment, the latest first, granted or refused. cut is set if there were so
+// many calls that only the latest were counted.
 func (l *Log) KeyAddresses(ctx context.Context, operatorID, credentialID int64, since time.Time) (used []AddressCalls, cut bool, err error) {
 	return l.addresses(ctx, operatorID, Query{CredentialID: credentialID, From: since})
 }
 
 // RefusedAddresses are the addresses from which calls of an operator were refused
-// by its whitelist since a moment, the latest first. Of a log in which that happens
-// all the time, only the latest part is looked at.
+// by its whitelist since a moment, the latest first. If there are very many such calls, only
+// the latest are counted.
 func (l *Log) RefusedAddresses(ctx context.Context, operatorID int64, since time.Time) ([]RefusedAddress, error) {
 	refused, _, err := l.addresses(ctx, operatorID, Query{Code: fault.IPNotWhitelisted, Refused: true, From: since})
 	return refused, err
 }
 
-// addresses counts the calls that a query finds by where they came from.
+// addresses counts the calls that a query finds by their address.
 func (l *Log) addresses(ctx context.Context, operatorID int64, q Query) (all []AddressCalls, cut bool, err error) {
 	byAddress := map[netip.Addr]*AddressCalls{}
 	q.Limit = pageEntriesMax
@@ -119,5 +119,5 @@ func (l *Log) addresses(ctx context.Context, operatorID int64, q Query) (all []A
 	return all, q.After != "", nil
 }
 
-// addressPages bounds how much of the log is looked at for addresses.
+// addressPages is how many pages of the log are searched for addresses.
 const addressPages = 10

@@ -18,14 +18,14 @@ import (
 type Query struct {
 	Code         fault.Code
 	CredentialID int64
-	// FromPages leaves out what programs called.
+	// FromPages selects orders from pages only.
 	FromPages      bool
 	Address        netip.Addr
 	RequestID      string
 	IdempotencyKey string
-	// From and To enclose the moment of the call, both included.
+	// From and To bound the time of the call, both included.
 	From, To time.Time
-	// Refused leaves out what was granted.
+	// Refused selects refused calls only.
 	Refused bool
 
 	// Limit is how many calls a page has; 50 if zero, and 500 at most.
@@ -37,10 +37,10 @@ type Query struct {
 // Page is some of the calls that were found, the latest first.
 type Page struct {
 	Entries []Entry
-	// Next continues the search; it is empty when everything was looked at.
+	// Next continues the search; it is empty at the end of the log.
 	Next string
-	// SearchedTo is how far back was looked. A search for something rare may end a
-	// page before it is full, so that nobody waits for it to go through a month.
+	// SearchedTo is how far back the search went. A search for a rare call may end a page
+	// before it is full, instead of reading a whole month.
 	SearchedTo time.Time
 }
 
@@ -49,19 +49,18 @@ const (
 	pageEntriesMax = 500
 	// readBlocks is how many blocks are read at a time.
 	readBlocks = 200
-	// searchBlocks is how many a search looks at before it asks whether to go on.
+	// searchBlocks is how many blocks one search reads.
 	searchBlocks = 10_000
 )
 
 // BlockQuery selects blocks of an operator.
 type BlockQuery struct {
 	OperatorID int64
-	// Before is where to begin: blocks that end earlier, or end then and have a
-	// lower id.
+	// Before selects blocks that end earlier, or end then and have a lower id.
 	Before Position
-	// Since is when a block has to end at the earliest.
+	// Since selects blocks that end then or later.
 	Since time.Time
-	// Refused leaves out blocks without a refusal.
+	// Refused selects blocks with a refusal only.
 	Refused bool
 	Limit   int
 }
@@ -75,15 +74,14 @@ type Position struct {
 // latest is after every block.
 var latest = Position{time.UnixMilli(math.MaxInt64 / 2).UTC(), math.MaxInt64}
 
-// Search finds calls of an operator. What this node has answered by now is among
-// them.
+// Search finds calls of an operator, including those that this node has not written yet.
 func (l *Log) Search(ctx context.Context, operatorID int64, q Query) (Page, error) {
-	l.tell(l.Flush(ctx)) // what was kept before can be searched all the same
+	l.reportError(l.Flush(ctx)) // stored calls can be searched all the same
 	at, err := q.begin()
 	if err != nil {
 		return Page{}, err
 	}
-	most := min(cmp.Or(max(q.Limit, 0), pageEntries), pageEntriesMax)
+	limit := min(cmp.Or(max(q.Limit, 0), pageEntries), pageEntriesMax)
 	page := Page{}
 	for looked := 0; looked < searchBlocks; {
 		blocks, err := l.store.RequestBlocks(ctx, BlockQuery{
@@ -104,7 +102,7 @@ func (l *Log) Search(ctx context.Context, operatorID int64, q Query) (Page, erro
 				if !q.matches(e) {
 					continue
 				}
-				if len(page.Entries) == most {
+				if len(page.Entries) == limit {
 					page.Next = cursor{Position{b.Until, b.ID + 1}, i + 1}.String()
 					return page.inOrder(), nil
 				}
@@ -139,8 +137,8 @@ func (q Query) matches(e Entry) bool {
 		(!q.Refused || e.Refused())
 }
 
-// begin is where a search begins: where the last page ended, or at the latest block
-// that can reach back to the end of the time that was asked for.
+// begin returns where a search begins: where the last page ended, or at the latest block
+// that can have a call at q.To.
 func (q Query) begin() (cursor, error) {
 	switch {
 	case q.After != "":
@@ -151,15 +149,15 @@ func (q Query) begin() (cursor, error) {
 	return cursor{Position: latest}, nil
 }
 
-// cursor is where a page ended. If inside is not zero, it is in the middle of the
-// block right before the position: so many of its calls are left.
+// cursor is where a page ended. If inside is not zero, the page ended in the middle of the
+// block right before the position, and inside calls of it are left.
 type cursor struct {
 	Position
 	inside int
 }
 
-// isInside reports whether the last page ended in the middle of a block. It may be
-// gone since, and the next one is another.
+// isInside reports whether the last page ended in the middle of b. That block may have been
+// purged since.
 func (c cursor) isInside(b Block) bool {
 	return c.inside != 0 && b.ID == c.ID-1 && b.Until.Equal(c.Until)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// CSV writes a table as RFC 4180 says.
+// CSV writes a table in the format of RFC 4180.
 type CSV struct {
 	writer  *csv.Writer
 	columns []Column
@@ -16,11 +16,11 @@ type CSV struct {
 
 var _ Writer = (*CSV)(nil)
 
-// byteOrderMark tells Excel, which would guess otherwise, that a file is UTF-8.
+// byteOrderMark makes Excel read a file as UTF-8.
 const byteOrderMark = "\uFEFF"
 
-// NewCSV begins a table with the titles of its columns. With a mark in front, Excel
-// shows every script; programs want the file without.
+// NewCSV begins a table with the titles of its columns. marked writes a byte order mark,
+// which Excel needs and programs do not expect.
 func NewCSV(w io.Writer, marked bool, columns ...Column) (*CSV, error) {
 	if marked {
 		if _, err := io.WriteString(w, byteOrderMark); err != nil {
@@ -79,7 +79,7 @@ func (c cell) csv() string {
 	return neutral(c.text)
 }
 
-// neutral puts an apostrophe in front of what would be taken for a formula.
+// neutral puts an apostrophe in front of a text that a spreadsheet would read as a formula.
 func neutral(text string) string {
 	if startsFormula(text) {
 		return "'" + text

@@ -1,6 +1,5 @@
-// Package sheet writes tables for people who calculate with them: CSV and XLSX, row
-// by row, however many there are. What comes from outside is text there and nothing
-// else: a spreadsheet that opens the file finds no formula in it.
+// Package sheet writes tables as CSV and XLSX, row by row. It prevents formula injection: a
+// spreadsheet that opens the file reads every text as text.
 package sheet
 
 import (
@@ -14,12 +13,12 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Kind is what a column has.
+// Kind is the type of a column's values.
 type Kind int
 
 // A column of Text takes a string, of Rupees a money.Amount, of Number an int or an
-// int64, of Moment and of Date a time.Time, which is written as India's clocks show
-// it. Any of them takes nil, and a zero time, for an empty cell.
+// int64, of Moment and of Date a time.Time, which is written in IST. nil and a zero time
+// make an empty cell.
 const (
 	Text Kind = iota
 	Rupees
@@ -34,14 +33,14 @@ type Column struct {
 	Kind  Kind
 }
 
-// Writer writes a table. Close ends it; what was written before is not a whole file.
+// Writer writes a table. The file is complete only after Close.
 type Writer interface {
 	// Row writes a cell for each column.
 	Row(cells ...any) error
 	Close() error
 }
 
-// cell is a value as any kind of file has it.
+// cell is a value independent of the file format.
 type cell struct {
 	kind   Kind
 	text   string // of Text
@@ -51,7 +50,7 @@ type cell struct {
 	empty  bool
 }
 
-// cells holds the values of a row against the columns.
+// cells checks the values of a row against the columns.
 func cells(columns []Column, values []any) ([]cell, error) {
 	if len(values) != len(columns) {
 		return nil, fmt.Errorf("a row of %d cells in a table of %d columns", len(values), len(columns))
@@ -81,13 +80,13 @@ func cells(columns []Column, values []any) ([]cell, error) {
 	return row, nil
 }
 
-// formulaSigns begin a formula in a spreadsheet. Some take the full-width and the
-// small forms for the same signs.
+// formulaSigns are the characters that begin a formula. Some spreadsheets accept their
+// full-width and small forms, too.
 const formulaSigns = "=+-@＝＋－＠﹦﹢﹣﹫"
 
-// startsFormula tells the texts that a spreadsheet would read as a formula, or as
-// something else than a text, if they stood in a CSV file as they are. Blanks, control
-// and invisible characters in front of a sign do not count: a spreadsheet may drop them.
+// startsFormula reports whether a spreadsheet would read a text in a CSV file as a formula,
+// or as something else than text. Blanks, control and invisible characters in front of a
+// sign are ignored: a spreadsheet may drop them.
 func startsFormula(text string) bool {
 	if text != "" && strings.ContainsRune("\t\r\n", rune(text[0])) {
 		return true

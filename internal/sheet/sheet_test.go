@@ -47,7 +47,7 @@ func writeCSV(t *testing.T, marked bool, rows ...[]any) string {
 	return out.String()
 }
 
-func TestACSVFileIsWrittenByTheRules(t *testing.T) {
+func TestCSV_Format(t *testing.T) {
 	got := writeCSV(t, true, []any{"आशा, जी", money.Paise(-12345), 7, at, at}, []any{"", nil, int64(0), time.Time{}, nil})
 	want := "\uFEFFName,Amount,Lines,When,Day\r\n\"आशा, जी\",-123.45,7,2027-03-02 01:30:00,2027-03-02\r\n,,0,,\r\n"
 	if got != want {
@@ -58,7 +58,7 @@ func TestACSVFileIsWrittenByTheRules(t *testing.T) {
 	}
 }
 
-func TestNoTextInACSVFileStartsAFormula(t *testing.T) {
+func TestCSV_NoTextStartsAFormula(t *testing.T) {
 	for _, attack := range attacks {
 		records, err := csv.NewReader(strings.NewReader(writeCSV(t, false, []any{attack, nil, nil, nil, nil}))).ReadAll()
 		if err != nil {
@@ -161,7 +161,7 @@ func writeXLSX(t *testing.T, rows ...[]any) (worksheet, map[string]string) {
 	return found, parts
 }
 
-func TestAWorkbookHasTypedCellsUnderABoldFrozenRow(t *testing.T) {
+func TestXLSX_TypedCellsUnderFrozenTitles(t *testing.T) {
 	found, parts := writeXLSX(t, []any{"Asha", money.Paise(12345678), 7, at, at}, []any{"", nil, int64(0), time.Time{}, nil})
 	if found.Pane.Split != "1" || found.Pane.State != "frozen" {
 		t.Errorf("the pane is %+v; want one frozen row", found.Pane)
@@ -194,7 +194,7 @@ func TestAWorkbookHasTypedCellsUnderABoldFrozenRow(t *testing.T) {
 	}
 }
 
-func TestEveryTextInAWorkbookIsATextAndReadsBack(t *testing.T) {
+func TestXLSX_TextsReadBack(t *testing.T) {
 	for _, attack := range attacks {
 		found, _ := writeXLSX(t, []any{attack, nil, nil, nil, nil})
 		cell := found.Rows[1].Cells[0]
@@ -209,7 +209,7 @@ func TestEveryTextInAWorkbookIsATextAndReadsBack(t *testing.T) {
 	}
 }
 
-func TestARowThatDoesNotFitIsRefused(t *testing.T) {
+func TestRow_MismatchIsRefused(t *testing.T) {
 	for name, table := range map[string]sheet.Writer{"CSV": first(sheet.NewCSV(io.Discard, false, columns...)), "XLSX": first(sheet.NewXLSX(io.Discard, "x", columns...))} {
 		for _, row := range [][]any{
 			{"too", "few"}, {"a text for money", "199.00", 1, at, at}, {money.Paise(1), money.Paise(1), 1, at, at},
@@ -239,7 +239,7 @@ func (b *brokenPipe) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestWhoHangsUpIsNoticed(t *testing.T) {
+func TestWriter_ReturnsWriteErrors(t *testing.T) {
 	for name, begin := range map[string]func(io.Writer) (sheet.Writer, error){
 		"CSV":  func(w io.Writer) (sheet.Writer, error) { return sheet.NewCSV(w, true, columns...) },
 		"XLSX": func(w io.Writer) (sheet.Writer, error) { return sheet.NewXLSX(w, "x", columns...) },

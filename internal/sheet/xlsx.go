@@ -15,8 +15,8 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// XLSX writes a table as a workbook of one sheet, whose first row is bold and stays
-// in sight. Every text is an inline string, which no spreadsheet computes.
+// XLSX writes a table as a workbook of one sheet with a bold, frozen first row. Every text
+// is an inline string, which spreadsheets never evaluate.
 type XLSX struct {
 	archive *zip.Writer
 	sheet   *bufio.Writer
@@ -26,13 +26,13 @@ type XLSX struct {
 
 var _ Writer = (*XLSX)(nil)
 
-// MaxRows is how many rows a sheet can have, the titles included.
+// MaxRows is the maximum number of rows of a sheet, including the titles.
 const MaxRows = 1 << 20
 
-// ErrFull is what a row is refused with that no sheet has room for.
+// ErrFull is returned by Row for a row beyond MaxRows.
 var ErrFull = errors.New("a sheet holds 1,048,576 rows: choose a shorter period, or CSV")
 
-// Cell styles, by their place in styles.xml.
+// Cell styles, by their index in styles.xml.
 const (
 	plainStyle = iota
 	titleStyle
@@ -43,8 +43,8 @@ const (
 
 const xmlHead = `<?xml version="1.0" encoding="UTF-8" standalone="yes"?>` + "\n"
 
-// The parts of a workbook that are always the same. Rupees are grouped as in India,
-// lakhs and crores, which takes a format of its own for each length.
+// The parts of a workbook that are always the same. Rupees are grouped by lakhs and crores,
+// which takes a number format for each length.
 var fixedParts = []struct{ name, content string }{
 	{"[Content_Types].xml", `<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">` +
 		`<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>` +
@@ -91,13 +91,13 @@ func NewXLSX(w io.Writer, name string, columns ...Column) (*XLSX, error) {
 		return nil, fmt.Errorf("write the workbook: %w", err)
 	}
 	x.sheet = bufio.NewWriter(part)
-	x.say(xmlHead, `<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">`,
+	x.emit(xmlHead, `<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">`,
 		`<sheetViews><sheetView workbookViewId="0"><pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews><cols>`)
 	for i, column := range columns {
 		n := strconv.Itoa(i + 1)
-		x.say(`<col min="`, n, `" max="`, n, `" width="`, strconv.Itoa(width(column)), `" customWidth="1"/>`)
+		x.emit(`<col min="`, n, `" max="`, n, `" width="`, strconv.Itoa(width(column)), `" customWidth="1"/>`)
 	}
-	x.say(`</cols><sheetData>`)
+	x.emit(`</cols><sheetData>`)
 	titles := make([]cell, len(columns))
 	for i, column := range columns {
 		titles[i] = cell{kind: Text, text: column.Title}
@@ -116,8 +116,8 @@ func (x *XLSX) part(name, content string) error {
 	return nil
 }
 
-// say writes to the sheet; an error stays with the buffer, and comes out in the end.
-func (x *XLSX) say(texts ...string) {
+// emit writes to the sheet; the buffer returns an error at the end of the row.
+func (x *XLSX) emit(texts ...string) {
 	for _, text := range texts {
 		_, _ = x.sheet.WriteString(text)
 	}
@@ -138,7 +138,7 @@ func (x *XLSX) Row(values ...any) error {
 func (x *XLSX) write(row []cell, textStyle int) error {
 	x.row++
 	number := strconv.Itoa(x.row)
-	x.say(`<row r="`, number, `">`)
+	x.emit(`<row r="`, number, `">`)
 	for i, c := range row {
 		if c.empty {
 			continue
@@ -146,19 +146,19 @@ func (x *XLSX) write(row []cell, textStyle int) error {
 		at := `<c r="` + columnName(i) + number + `"`
 		switch c.kind {
 		case Text:
-			x.say(at, style(textStyle), ` t="inlineStr"><is><t xml:space="preserve">`, escaped(literal(c.text)), `</t></is></c>`)
+			x.emit(at, style(textStyle), ` t="inlineStr"><is><t xml:space="preserve">`, escaped(literal(c.text)), `</t></is></c>`)
 		case Rupees:
-			x.say(at, style(rupeesStyle), `><v>`, c.amount.String(), `</v></c>`)
+			x.emit(at, style(rupeesStyle), `><v>`, c.amount.String(), `</v></c>`)
 		case Number:
-			x.say(at, `><v>`, strconv.FormatInt(c.number, 10), `</v></c>`)
+			x.emit(at, `><v>`, strconv.FormatInt(c.number, 10), `</v></c>`)
 		case Moment:
-			x.say(at, style(momentStyle), `><v>`, serial(c.at), `</v></c>`)
+			x.emit(at, style(momentStyle), `><v>`, serial(c.at), `</v></c>`)
 		case Date:
 			y, m, d := c.at.Date()
-			x.say(at, style(dateStyle), `><v>`, serial(time.Date(y, m, d, 0, 0, 0, 0, subscription.IST)), `</v></c>`)
+			x.emit(at, style(dateStyle), `><v>`, serial(time.Date(y, m, d, 0, 0, 0, 0, subscription.IST)), `</v></c>`)
 		}
 	}
-	x.say(`</row>`)
+	x.emit(`</row>`)
 	if _, err := x.sheet.WriteString("\n"); err != nil {
 		return fmt.Errorf("write the workbook: %w", err)
 	}
@@ -167,7 +167,7 @@ func (x *XLSX) write(row []cell, textStyle int) error {
 
 // Close ends the workbook.
 func (x *XLSX) Close() error {
-	x.say(`</sheetData></worksheet>`)
+	x.emit(`</sheetData></worksheet>`)
 	if err := x.sheet.Flush(); err != nil {
 		return fmt.Errorf("write the workbook: %w", err)
 	}
@@ -179,13 +179,13 @@ func (x *XLSX) Close() error {
 
 func style(n int) string { return ` s="` + strconv.Itoa(n) + `"` }
 
-// width is how many characters a column shows.
+// width returns the width of a column in characters.
 func width(c Column) int {
-	least := map[Kind]int{Text: 22, Rupees: 16, Number: 10, Moment: 20, Date: 12}[c.Kind]
-	return max(least, utf8.RuneCountInString(c.Title)+2)
+	minimum := map[Kind]int{Text: 22, Rupees: 16, Number: 10, Moment: 20, Date: 12}[c.Kind]
+	return max(minimum, utf8.RuneCountInString(c.Title)+2)
 }
 
-// columnName is A, B, …, Z, AA, AB, and so on.
+// columnName returns A, B, …, Z, AA, AB, and so on.
 func columnName(i int) string {
 	name := ""
 	for i++; i > 0; i = (i - 1) / 26 {
@@ -194,26 +194,23 @@ func columnName(i int) string {
 	return name
 }
 
-// serial is a moment as spreadsheets count them: days since the end of 1899, by the
-// clock on the wall.
+// serial returns a time in the serial format of spreadsheets: days since 1899-12-30, in IST.
 func serial(at time.Time) string {
 	begin := time.Date(1899, 12, 30, 0, 0, 0, 0, subscription.IST)
 	return strconv.FormatFloat(at.Sub(begin).Seconds()/86_400, 'f', -1, 64)
 }
 
-// escaped is a text as XML has it. What XML cannot have at all becomes a mark that
-// something stood there.
+// escaped escapes a text for XML. Characters that XML does not allow become U+FFFD.
 func escaped(text string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a Builder takes everything
+	_ = xml.EscapeText(&b, []byte(text)) // a Builder returns no errors
 	return b.String()
 }
 
-// literal keeps a spreadsheet from reading _x003D_ in a text as the character of
-// that number.
+// literal keeps a spreadsheet from reading _x003D_ in a text as an escaped character.
 func literal(text string) string { return strings.ReplaceAll(text, "_x", "_x005F_x") }
 
-// sheetName is what a spreadsheet takes for a name: 31 characters, some of them not.
+// sheetName makes a valid name of a sheet: at most 31 characters, without reserved ones.
 func sheetName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`[]:*?/\'`, r) {

@@ -17,18 +17,15 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
-// Filled is a store of so many operations: the one in the cache folder, or else
-// one that is made there, which takes minutes. A store of another schema, or that
-// another release would have filled otherwise, is another store.
+// Filled returns a store with the given number of operations from the cache folder, or fills
+// one there, which takes minutes. A store of another schema or another version of the filler
+// has another folder.
 //
-// The store itself is handed out, not a copy. One of ten million operations takes
-// tens of gigabytes, so that a disk has seldom room for two, and copying it would
-// take longer than any bench; and it would leave the machine's memory full of
-// pages that nobody asks for. So the store grows by whatever is done to it, which
-// is as lawful as the rest: a bench adds a few in a hundred. Who wants it as it
-// was removes its folder.
+// It returns the store itself, not a copy: ten million operations take tens of gigabytes, and
+// copying them takes longer than a benchmark and fills the page cache. So the store grows by
+// what a benchmark adds, a few percent. Remove the folder to have it filled again.
 func Filled(ctx context.Context, cache string, kind Kind, operations int, tell func(Progress)) (Store, error) {
-	folder, err := place(cache, kind, operations)
+	folder, err := folderOf(cache, kind, operations)
 	if err != nil {
 		return Store{}, err
 	}
@@ -40,17 +37,17 @@ func Filled(ctx context.Context, cache string, kind Kind, operations int, tell f
 	}
 	lock, err := sqlite.LockFolder(folder + ".lock")
 	if err != nil {
-		return Store{}, fmt.Errorf("somebody else is filling it: %w", err)
+		return Store{}, fmt.Errorf("another process is filling it: %w", err)
 	}
 	defer lock.Close()
-	if err := checkRoom(cache, kind, operations, freeSpace); err != nil {
+	if err := checkSpace(cache, kind, operations, freeSpace); err != nil {
 		return Store{}, err
 	}
 	return fillInto(ctx, folder, kind, operations, tell)
 }
 
-// Find is the largest store in the cache that Filled would hand out for so many
-// operations or fewer, and whether there is one.
+// Find returns the largest store in the cache with at most the given number of operations, and
+// whether there is one.
 func Find(cache string, kind Kind, atMost int) (s Store, found bool) {
 	mark, err := fingerprintOf(kind)
 	if err != nil {
@@ -66,32 +63,31 @@ func Find(cache string, kind Kind, atMost int) (s Store, found bool) {
 	return s, found
 }
 
-// place is where a store is kept: what it is called says what is in it.
-func place(cache string, kind Kind, operations int) (string, error) {
+// folderOf returns the folder of a store, named by its kind, size and schema.
+func folderOf(cache string, kind Kind, operations int) (string, error) {
 	mark, err := fingerprintOf(kind)
 	return filepath.Join(cache, fmt.Sprintf("filled-%s-%d-%s", kind, operations, mark)), err
 }
 
-// ways changes with what is filled in, so that an older store is not taken for one
-// of this release's.
-const ways = "2"
+// fillVersion changes with the content of filled stores, so that an older store is not reused.
+const fillVersion = "2"
 
 func fingerprintOf(kind Kind) (string, error) {
 	schema, err := sqlite.Schema()
-	made := fmt.Sprint(ways, sqlite.PageSize)
+	made := fmt.Sprint(fillVersion, sqlite.PageSize)
 	if kind == Postgres {
 		schema, err = postgres.Schema()
-		made = ways
+		made = fillVersion
 	}
 	sum := sha256.Sum256([]byte(made + schema))
 	return hex.EncodeToString(sum[:6]), err
 }
 
-// resting is how long before its filling the trade in a store ends.
+// resting is the time between the last operation and the filling of a store.
 const resting = 10 * time.Minute
 
-// fillInto fills a folder of another name first: one that was left half filled is
-// never taken for a whole one.
+// fillInto fills a temporary folder and renames it, so that a partly filled store is never
+// used.
 func fillInto(ctx context.Context, folder string, kind Kind, operations int, tell func(Progress)) (s Store, err error) {
 	began := time.Now()
 	half := folder + ".partial"
@@ -106,7 +102,7 @@ func fillInto(ctx context.Context, folder string, kind Kind, operations int, tel
 	if err != nil {
 		return s, err
 	}
-	// Nobody may buy the same twice within two minutes, and a bench begins at once.
+	// The same renewal is refused for two minutes, and a benchmark begins at once.
 	end := began.Add(-resting).UTC().Truncate(time.Millisecond)
 	if kind == Postgres {
 		s, err = fillCluster(ctx, half, operations, end, masterKey, tell)
@@ -127,13 +123,13 @@ func fillInto(ctx context.Context, folder string, kind Kind, operations int, tel
 	return s, os.Rename(half, folder)
 }
 
-// fillCluster makes a PostgreSQL of its own in the folder, and fills it.
+// fillCluster creates a PostgreSQL cluster in the folder, and fills it.
 func fillCluster(ctx context.Context, folder string, operations int, end time.Time, masterKey []byte, tell func(Progress)) (s Store, err error) {
 	data := Store{Folder: folder}.Data()
 	if err := InitCluster(data); err != nil {
 		return s, err
 	}
-	// What is written into tables that were empty before need not be logged.
+	// With wal_level=minimal, rows written to new tables are not logged.
 	cluster, err := StartCluster(ctx, data, "wal_level=minimal", "max_wal_senders=0", "max_wal_size=4GB", "shared_buffers=512MB")
 	if err != nil {
 		return s, err
@@ -159,8 +155,8 @@ func sizeOf(folder string) (total int64, err error) {
 	return total, err
 }
 
-// perOperation is what an operation takes on the disk with all its rows, measured
-// and rounded up; sorting is what making indexes takes besides.
+// perOperation is the disk space of an operation with all its rows, measured and rounded up;
+// sorting is the additional space for creating indexes.
 var perOperation = map[Kind]int64{SQLite: 1_600, Postgres: 2_500}
 
 const (
@@ -168,8 +164,8 @@ const (
 	leaveFree = 2 << 30
 )
 
-// checkRoom refuses to begin what the disk has no room for.
-func checkRoom(folder string, kind Kind, operations int, free func(string) (int64, error)) error {
+// checkSpace refuses to fill a store that does not fit on the disk.
+func checkSpace(folder string, kind Kind, operations int, free func(string) (int64, error)) error {
 	there, err := free(folder)
 	if err != nil {
 		return fmt.Errorf("ask how much room the disk has: %w", err)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestAStoreIsFilledOnceAndKept(t *testing.T) {
+func TestFilled_UsesTheCache(t *testing.T) {
 	cache := filepath.Join(t.TempDir(), "cache")
 	if _, found := Find(cache, SQLite, 1_000); found {
 		t.Fatal("a store was found where there is none")
@@ -42,9 +42,9 @@ func TestAStoreIsFilledOnceAndKept(t *testing.T) {
 	}
 }
 
-func TestWhatWasLeftHalfFilledIsFilledAnew(t *testing.T) {
+func TestFilled_RefillsPartialStore(t *testing.T) {
 	cache := t.TempDir()
-	folder, err := place(cache, SQLite, 1_000)
+	folder, err := folderOf(cache, SQLite, 1_000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestWhatWasLeftHalfFilledIsFilledAnew(t *testing.T) {
 	}
 }
 
-func TestAnotherSchemaIsAnotherStore(t *testing.T) {
+func TestFingerprint_DiffersBySchema(t *testing.T) {
 	ours, err := fingerprintOf(SQLite)
 	if err != nil {
 		t.Fatal(err)
@@ -83,20 +83,20 @@ func TestAnotherSchemaIsAnotherStore(t *testing.T) {
 	}
 }
 
-func TestNothingIsBegunThatTheDiskHasNoRoomFor(t *testing.T) {
+func TestFilled_RequiresDiskSpace(t *testing.T) {
 	disk := func(bytes int64) func(string) (int64, error) {
 		return func(string) (int64, error) { return bytes, nil }
 	}
-	if err := checkRoom("/somewhere", SQLite, 10_000_000, disk(200<<30)); err != nil {
+	if err := checkSpace("/somewhere", SQLite, 10_000_000, disk(200<<30)); err != nil {
 		t.Error(err)
 	}
-	err := checkRoom("/somewhere", Postgres, 10_000_000, disk(10<<30))
+	err := checkSpace("/somewhere", Postgres, 10_000_000, disk(10<<30))
 	if err == nil || !strings.Contains(err.Error(), "10.0 GB") || !strings.Contains(err.Error(), "/somewhere") {
-		t.Errorf("%v; want it refused, with what there is and where", err)
+		t.Errorf("%v; want an error with the free space and the folder", err)
 	}
 }
 
-func TestWhatIsLeftIsToldFromWhatWasDone(t *testing.T) {
+func TestProgress_RemainingTime(t *testing.T) {
 	now := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
 	var told []Progress
 	teller := newTeller(1_000, func(p Progress) { told = append(told, p) })

@@ -9,7 +9,7 @@ import (
 	"github.com/coaxhq/coax/internal/store/pgtest/pgprogram"
 )
 
-func TestAFilledPostgresCanBeStartedAgain(t *testing.T) {
+func TestCluster_FilledStoreRestarts(t *testing.T) {
 	if _, err := pgprogram.Find("postgres"); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal(err)

@@ -1,21 +1,18 @@
-// Package growth makes stores that have grown: years of trade, written by rote in
-// minutes, so that a bench, an audit or a look at query plans can be held against
-// a store of ten million operations as well as against an empty one. It writes
-// rows past the store's own methods, and refuses a place where anything is yet.
+// Package growth fills stores with years of generated operations in minutes, so that
+// benchmarks, audits and query plans can be tested with ten million operations. It writes rows
+// directly, not by the store's methods, and only to an empty store.
 //
-// What is in such a store is a function of its shape alone. Operators, plans, keys
-// and top-ups are made at the service of staff, with all their acts; everything else
-// is counted out. Subscribers belong to the operators in turn; each is activated
-// once and renewed every thirty days, with one of eight plans, until the moment of
-// filling. Every forty-ninth purchase of an operator's fails at first,
-// is refunded, and succeeds a minute later. Nothing is left open or in review: a
-// node that is started on the store would begin by asking its provider about
-// orders that this provider never had.
+// The content depends only on the Shape. Operators, plans, keys and top-ups are created by the
+// admin service, with their staff actions; everything else is computed. Subscribers belong to
+// the operators in turn; each is activated once and renewed every thirty days, with one of
+// eight plans, until the time of filling. Every forty-ninth purchase of an operator fails at
+// first, is refunded, and succeeds a minute later. No operation is left open or in review:
+// a node would call its provider about orders that the provider never had.
 //
-// The store is ready to be loaded. Every operator has a key, which the store's
-// folder keeps with its secret beside the master key; may come from this machine;
-// has the highest rate limit; and has money for years. Plans are made of what the
-// simulated provider sells. Subscribers are numbered: see Store.Subscriber.
+// The store is ready for load. Every operator has a key, stored with its secret and the
+// master key in the store's folder; is allowed to call from this machine; has the highest rate
+// limit; and has money for years. Plans use the simulated provider's components. Subscribers
+// are numbered: see Store.Subscriber.
 package growth
 
 import (
@@ -86,7 +83,7 @@ type Shape struct {
 	Operators, Subscribers int
 	// Rounds is how often each of them buys.
 	Rounds int
-	// Named: they have names of their own, and can be found by them.
+	// Named gives subscribers different names, for searches.
 	Named bool
 }
 
@@ -106,7 +103,7 @@ func (b *books) size() Size {
 	return size
 }
 
-// books are the numbers that every row is worked out from. A purchase has a
+// books has the numbers that every row is computed from. A purchase has a
 // number, in the order of time. The operators take turns at buying, and so do
 // each operator's subscribers: a round later they are all back in the same order.
 type books struct {
@@ -115,8 +112,8 @@ type books struct {
 	named                bool
 	base                 int64 // when the first purchase was made
 	step                 int64 // how long after each one the next is made
-	// mobile scatters the subscribers' numbers, which have nothing to do with when
-	// somebody came.
+	// mobile scatters the subscribers' mobile numbers, which must not be in the order of
+	// activation.
 	mobile int
 
 	operatorIDs, keyIDs []int64
@@ -152,7 +149,7 @@ type purchase struct {
 	at       int64
 	// previous is the expiry before it; of an activation it means nothing.
 	previous int64
-	// fails: the first attempt at it did.
+	// fails is set if the first attempt failed.
 	fails bool
 }
 

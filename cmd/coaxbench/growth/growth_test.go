@@ -80,7 +80,7 @@ func audited(t *testing.T, kind growth.Kind, db *sql.DB) audit.Report {
 	return report
 }
 
-func TestAFilledStoreHasSoundBooksOfTheSizeItSays(t *testing.T) {
+func TestFill_BooksAreSound(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind growth.Kind) {
 		filled, db := fill(t, kind, 20_000)
 		report := audited(t, kind, db)
@@ -102,7 +102,7 @@ func TestAFilledStoreHasSoundBooksOfTheSizeItSays(t *testing.T) {
 	})
 }
 
-func TestTheLargestStoreIsThatOfTenMillion(t *testing.T) {
+func TestShape_TenMillionOperations(t *testing.T) {
 	want := growth.Size{Operators: 5_000, Subscribers: 1_000_000, Operations: 10_204_081}
 	if got := growth.SizeOf(10_000_000); got.Operators != want.Operators || got.Subscribers != want.Subscribers || got.Operations < 10_000_000 || got.Operations > 10_300_000 {
 		t.Errorf("%+v; want about %+v", got, want)
@@ -110,7 +110,7 @@ func TestTheLargestStoreIsThatOfTenMillion(t *testing.T) {
 }
 
 // What a filling takes away to be fast has to be there again afterwards.
-func TestAFilledStoreHasTheSchemaOfAnEmptyOne(t *testing.T) {
+func TestFill_KeepsTheSchema(t *testing.T) {
 	const ofSQLite = `SELECT type || ' ' || name || ' ' || coalesce(sql, '') FROM sqlite_master WHERE name NOT LIKE 'sqlite_stat%' ORDER BY 1`
 	const ofPostgres = `
 		SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'
@@ -186,7 +186,7 @@ func lines(t *testing.T, db *sql.DB, question string) (all []string) {
 	return all
 }
 
-func TestOnlyAnEmptyStoreIsFilled(t *testing.T) {
+func TestFill_RefusesNonEmptyStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "coax.db")
 	masterKey, err := access.NewMasterKey()
 	if err != nil {
@@ -200,7 +200,7 @@ func TestOnlyAnEmptyStoreIsFilled(t *testing.T) {
 	}
 }
 
-func TestSubscribersAreTheirOperators(t *testing.T) {
+func TestSubscribers_BelongToTheirOperator(t *testing.T) {
 	filled, db := fill(t, growth.SQLite, 4_000)
 	seen := map[string]bool{}
 	for o, account := range filled.Accounts {

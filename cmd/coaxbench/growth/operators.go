@@ -20,14 +20,12 @@ type Operator struct {
 	keyID int64
 }
 
-// clerks is how many work at desks at once: their acts share commits, where the
-// store can do that.
+// clerks is the number of concurrent workers: their staff actions can share commits.
 const clerks = 16
 
-// MakeOperators makes operators at the service of staff who can be loaded with: each
-// has that much money, a key, the highest rate limit, and may come from this
-// machine. They are returned in the order of their ids; done is told of each one,
-// by many at once.
+// MakeOperators creates operators for a load by the admin service: each has the given money,
+// a key and the highest rate limit, and may call from this machine. They are returned in the
+// order of their ids; done is called for each one, concurrently.
 func MakeOperators(ctx context.Context, service *admin.Service, count int, credit money.Amount, done func()) ([]Operator, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

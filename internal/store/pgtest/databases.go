@@ -27,22 +27,22 @@ func Chosen() bool {
 	}
 }
 
-// databases counts those that this process made; kept are those among them that no
-// test drops.
+// databases counts the databases that this process created; kept has those that StopShared
+// drops.
 var (
 	databases atomic.Int64
 	kept      sync.Map
 )
 
-// NewDatabase makes an empty database and returns its address. It is dropped when
-// the test ends.
+// NewDatabase creates an empty database and returns its address. It is dropped when the
+// test ends.
 func (s *Server) NewDatabase(t testing.TB) string {
 	t.Helper()
 	return s.newDatabase(t, "")
 }
 
-// KeptDatabase makes an empty database on the shared server that stays until
-// StopShared, for what several tests share.
+// KeptDatabase creates an empty database on the shared server that several tests can use: it
+// is dropped by StopShared.
 func KeptDatabase() (string, error) {
 	s, err := theShared()
 	if err != nil {
@@ -101,7 +101,7 @@ func DropDatabase(t testing.TB, address string) {
 	s.Exec(t, "postgres", "DROP DATABASE "+databaseOf(address)+" WITH (FORCE)")
 }
 
-// SharedLog is what the shared server has logged.
+// SharedLog returns the log of the shared server.
 func SharedLog() string {
 	s, err := theShared()
 	if err != nil {
@@ -110,7 +110,7 @@ func SharedLog() string {
 	return s.Log()
 }
 
-// Log is what the server has logged.
+// Log returns the server's log.
 func (s *Server) Log() string {
 	text, _ := os.ReadFile(filepath.Join(s.folder, "log"))
 	return string(text)
@@ -134,7 +134,7 @@ func (s *Server) create(how string) (string, error) {
 	defer conn.Close(context.Background())
 	// Several processes may share the server.
 	name := fmt.Sprintf("test_%d_%d", os.Getpid(), databases.Add(1))
-	// Copying files takes half of what logging every page does.
+	// Copying files takes half the time of logging every page.
 	if _, err := conn.Exec(context.Background(), "CREATE DATABASE "+name+how+" STRATEGY FILE_COPY"); err != nil {
 		return "", fmt.Errorf("make a database: %w", err)
 	}

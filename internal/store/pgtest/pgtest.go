@@ -1,6 +1,5 @@
-// Package pgtest starts real PostgreSQL servers for tests, from the programs that
-// Debian's packages install: as an unprivileged user, in a folder of their own, on
-// a free port.
+// Package pgtest starts PostgreSQL servers for tests from the installed Debian packages: as
+// an unprivileged user, in a folder of their own, on a free port.
 package pgtest
 
 import (
@@ -43,17 +42,15 @@ const superuser = "coax"
 var shared struct {
 	sync.Once
 	server *Server
-	given  bool // it is the run's, and goes on when this process ends
+	given  bool // it belongs to the run, and outlives this process
 	err    error
 }
 
-// sharedVariable is the environment variable that names the run's server: its port
-// and its folder, as PORT:FOLDER.
+// sharedVariable is the environment variable that names the run's server as PORT:FOLDER.
 const sharedVariable = "COAX_TEST_POSTGRES"
 
-// NewDatabase makes an empty database on a server that all tests of this process
-// share, and returns its address. The database is dropped when the test
-// ends, the server is stopped by StopShared.
+// NewDatabase creates an empty database on the shared server and returns its address. The
+// database is dropped when the test ends, the server is stopped by StopShared.
 func NewDatabase(t testing.TB) string {
 	t.Helper()
 	s, err := theShared()
@@ -109,8 +106,8 @@ func fromHandle(handle string) (*Server, error) {
 	return s, conn.Close(context.Background())
 }
 
-// Start starts a server of the test's own, with settings such as
-// "synchronous_commit=on", which ends with it.
+// Start starts a server for one test, with settings such as "synchronous_commit=on". It is
+// stopped when the test ends.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	server, err := start(settings)
@@ -147,8 +144,8 @@ func start(settings []string) (*Server, error) {
 	return s, nil
 }
 
-// newServer makes a folder that the server's user may enter: a test's own folder
-// is its user's alone.
+// newServer creates a folder that the server's user may enter; t.TempDir is only for the
+// test's user.
 func newServer() (*Server, error) {
 	if _, err := pgprogram.Find("postgres"); err != nil {
 		return nil, err
@@ -174,9 +171,8 @@ func newServer() (*Server, error) {
 	return s, nil
 }
 
-// freePort finds a port below those that the system hands out by itself: a server
-// comes back to its port after a kill, and meanwhile any connection to anywhere
-// could have been given it.
+// freePort finds a port below the ephemeral range: a killed server starts again on its port,
+// which the system could otherwise give to an outgoing connection meanwhile.
 func freePort() (int, error) {
 	var err error
 	for range 100 {
@@ -241,7 +237,7 @@ func (s *Server) Boot(settings ...string) error {
 }
 
 func (s *Server) untilReady() error {
-	patience := time.After(3 * time.Minute)
+	timeout := time.After(3 * time.Minute)
 	for {
 		conn, err := pgx.Connect(context.Background(), s.URL("postgres"))
 		if err == nil {
@@ -251,7 +247,7 @@ func (s *Server) untilReady() error {
 		case <-s.ended:
 			text, _ := os.ReadFile(filepath.Join(s.folder, "log"))
 			return fmt.Errorf("PostgreSQL ended before it was ready:\n%s", text)
-		case <-patience:
+		case <-timeout:
 			s.Kill()
 			return fmt.Errorf("PostgreSQL is not ready after three minutes: %w", err)
 		case <-time.After(20 * time.Millisecond):
@@ -277,8 +273,8 @@ func (s *Server) Exec(t testing.TB, database, statements string) {
 	}
 }
 
-// Kill ends the server and all its processes with kill -9, as a machine that loses
-// its power does. Boot starts it again.
+// Kill ends the server and all its processes with kill -9, like a power failure. Boot starts
+// it again.
 func (s *Server) Kill() {
 	if s.process == nil || s.hasEnded() {
 		return

@@ -18,17 +18,17 @@ type Proxy struct {
 
 	mu    sync.Mutex
 	lines map[*proxied]bool
-	// left are the bytes until the next cut, by direction; below zero if none is
-	// to come.
+	// left is the number of bytes until the next cut, by direction; negative if none is
+	// requested.
 	left map[Direction]int
-	// commits is how many answers to a COMMIT come through before one is lost;
-	// below zero if none is to be.
+	// commits is how many replies to a COMMIT are passed on before one is lost; negative if
+	// none is to be lost.
 	commits int
 	cuts    int
-	seen    int // answers to a COMMIT, lost or not
+	seen    int // replies to a COMMIT, lost or not
 }
 
-// Direction is where bytes go.
+// Direction is the direction of bytes.
 type Direction int
 
 // ToServer is what clients send, ToClient the server's replies.
@@ -144,8 +144,8 @@ func (p *Proxy) toServer(line *proxied) {
 	}
 }
 
-// toClient passes messages whole, to know what they say: a byte for the kind, four
-// for the length, and the rest.
+// toClient passes on whole messages, so that it can recognise replies: a byte for the type,
+// four for the length, and the body.
 func (p *Proxy) toClient(line *proxied) {
 	defer line.close()
 	from := bufio.NewReader(line.server)
@@ -181,7 +181,7 @@ func (p *Proxy) loses() bool {
 	return true
 }
 
-// pass sends bytes on, or as many as may pass before the cut; false after it.
+// pass sends bytes on, up to the next cut; false if that was reached.
 func (p *Proxy) pass(way Direction, to net.Conn, bytes []byte) bool {
 	p.mu.Lock()
 	cut := false

@@ -15,9 +15,8 @@ import (
 	"github.com/coaxhq/coax/internal/store/pgtest/pgprogram"
 )
 
-// Standby starts a second server that follows this one, in a folder of its own,
-// and makes this one wait for it: from here on no commit is acknowledged that the
-// standby does not have on its disk.
+// Standby starts a synchronous standby of this server, in a folder of its own: from here on
+// a commit is acknowledged only when the standby has it on its disk.
 func (s *Server) Standby(t testing.TB) *Server {
 	t.Helper()
 	standby, err := newServer()
@@ -86,8 +85,8 @@ func (s *Server) Shutdown(t testing.TB) {
 	}
 }
 
-// Follow starts a server that was shut down in order as the standby of the one
-// that took its place.
+// Follow starts a server that was shut down cleanly as the standby of the server that
+// replaced it.
 func (s *Server) Follow(t testing.TB, primary *Server) {
 	t.Helper()
 	err := s.write("standby.signal", "")
@@ -104,7 +103,7 @@ func (s *Server) Follow(t testing.TB, primary *Server) {
 	primary.WaitForStandby(t)
 }
 
-// write adds a line to one of the server's files, which stays its own.
+// write adds a line to one of the server's files and keeps the file's owner.
 func (s *Server) write(name, line string) error {
 	path := filepath.Join(s.data(), name)
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Redact takes the password out of an address.
+// Redact removes the password from an address.
 func Redact(address string) string {
 	scheme, rest, found := strings.Cut(address, "://")
 	if !found {
-		return "postgres" // whatever it is, it is not shown
+		return "postgres" // it may be a password
 	}
 	rest, query, has := strings.Cut(withoutPassword(rest), "?")
 	if has {
@@ -28,9 +28,8 @@ func Redact(address string) string {
 	return scheme + "://" + rest
 }
 
-// withoutPassword leaves out what stands between the user's colon and the last @.
-// A password that should have been escaped may hold anything, so that too much
-// goes rather than too little.
+// withoutPassword removes what is between the user's colon and the last @. An unescaped
+// password may contain anything, so it removes too much rather than too little.
 func withoutPassword(rest string) string {
 	first, last := strings.Index(rest, "@"), strings.LastIndex(rest, "@")
 	if first < 0 {
@@ -43,28 +42,26 @@ func withoutPassword(rest string) string {
 	return user + rest[last:]
 }
 
-// secretParameter reports whether a part of the query holds a password. What
-// cannot be read may be one.
+// secretParameter reports whether a part of the query is a password, or cannot be parsed.
 func secretParameter(part string) bool {
 	name, _, _ := strings.Cut(part, "=")
 	name, err := url.QueryUnescape(name)
 	return err != nil || strings.Contains(strings.ToLower(name), "password")
 }
 
-// addressProblem says what is wrong with an address. The parser's own message
-// repeats the address, as well as it can without the password; here it is shown
-// as everywhere else.
+// addressProblem returns the error for an invalid address. The parser's message repeats the
+// address; it is replaced by the redacted one.
 func addressProblem(address string, err error) error {
-	said := err.Error()
-	if _, after, found := strings.Cut(said, "`: "); found {
-		said = after
+	message := err.Error()
+	if _, after, found := strings.Cut(message, "`: "); found {
+		message = after
 	}
 	return fmt.Errorf("%s is not an address such as postgres://USER:PASSWORD@HOST/DATABASE "+
-		"(in a password, write %%40 for @, %%2F for /, and so on): %s", Redact(address), said)
+		"(in a password, write %%40 for @, %%2F for /, and so on): %s", Redact(address), message)
 }
 
-// checkHosts refuses what is no host but the end of a password with an @ in it:
-// nobody is to be asked, or told, where that is.
+// checkHosts refuses a host with an @, which is the end of an unescaped password: it must
+// not be sent to a name server or printed.
 func checkHosts(config *pgx.ConnConfig) error {
 	hosts := []string{config.Host}
 	for _, fallback := range config.Fallbacks {
@@ -78,23 +75,23 @@ func checkHosts(config *pgx.ConnConfig) error {
 	return nil
 }
 
-// oneLine is an error whose message, which lists one attempt a line, is told in
-// one, each attempt once.
+// oneLine joins an error message with one attempt per line into one line, without
+// repetitions.
 type oneLine struct{ error }
 
 func inOneLine(err error) error { return oneLine{err} }
 
 func (o oneLine) Error() string {
-	var told []string
-	known := map[string]bool{}
+	var attempts []string
+	seen := map[string]bool{}
 	for line := range strings.Lines(o.error.Error()) {
 		line = strings.TrimSpace(line)
-		if line != "" && !known[line] {
-			known[line] = true
-			told = append(told, line)
+		if line != "" && !seen[line] {
+			seen[line] = true
+			attempts = append(attempts, line)
 		}
 	}
-	return strings.Replace(strings.Join(told, "; "), ":; ", ": ", 1)
+	return strings.Replace(strings.Join(attempts, "; "), ":; ", ": ", 1)
 }
 
 func (o oneLine) Unwrap() error { return o.error }

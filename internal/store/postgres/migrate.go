@@ -14,14 +14,14 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// generation is this binary's place in the line of schemas. A migration that
-// older binaries cannot live with names the generation that can.
+// generation is the schema generation of this binary. A migration that older binaries cannot
+// work with names the oldest generation that can.
 const generation = 2
 
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Schema is the text of all migrations: two stores of one text have one schema.
+// Schema returns the text of all migrations, which identifies the schema.
 func Schema() (string, error) {
 	var text strings.Builder
 	err := fs.WalkDir(migrations, ".", func(path string, entry fs.DirEntry, err error) error {
@@ -36,19 +36,18 @@ func Schema() (string, error) {
 }
 
 const (
-	// migrateTries is how often a node tries to bring the schema up to date
-	// while others do so, too.
+	// migrateTries is how often a node tries to migrate while other nodes do so, too.
 	migrateTries = 20
-	// A migration wants tables for itself, and whoever else wants them queues up
-	// behind it. Where it does not get them soon, because an audit or a backup
-	// reads them, it stands back, and comes again.
+	// A migration locks tables exclusively, and other transactions queue behind it. If it
+	// does not get its locks soon, because an audit or a backup reads the tables, it gives
+	// up and is retried after a pause.
 	migrateLockTimeout = "500ms"
 	migratePause       = time.Second
-	migrateStandsBack  = 200
+	migrateLockRetries = 200
 )
 
-// checkSchema makes sure that binary and schema fit. Only a node changes the
-// schema: a tool that runs beside one must not.
+// checkSchema makes sure that binary and schema match. Only a node migrates the schema, not
+// a tool that runs beside one.
 func (db *DB) checkSchema(ctx context.Context, role Role) error {
 	oldest, err := db.oldestGeneration(ctx)
 	if err != nil {
@@ -98,13 +97,12 @@ func newProvider(handle *sql.DB) (*goose.Provider, error) {
 	return provider, nil
 }
 
-// migrating keeps nodes of one process apart, as happens in tests.
+// migrating lets one node of a process migrate at a time; tests run several.
 var migrating sync.Mutex
 
-// migrate brings the schema up to date. Nodes that start together need no lock
-// to agree: each migration is one transaction that begins by creating or
-// inserting what can be there only once, so that all but one of them fail whole
-// and find it done when they look again.
+// migrate brings the schema up to date. Nodes that start together need no lock: each
+// migration is one transaction that begins by creating or inserting something unique, so all
+// but one of them are rolled back, and find the migration done when they retry.
 func (db *DB) migrate(ctx context.Context, provider *goose.Provider) error {
 	migrating.Lock()
 	defer migrating.Unlock()
@@ -119,7 +117,7 @@ func (db *DB) migrate(ctx context.Context, provider *goose.Provider) error {
 		switch {
 		case ctx.Err() != nil:
 			return fmt.Errorf("migrate %s: %w", db.where, err)
-		case sqlState(err) == lockNotAvailable && waits < migrateStandsBack:
+		case sqlState(err) == lockNotAvailable && waits < migrateLockRetries:
 			waits++
 			select {
 			case <-ctx.Done():
@@ -135,8 +133,8 @@ func (db *DB) migrate(ctx context.Context, provider *goose.Provider) error {
 	}
 }
 
-// oldestGeneration is the oldest binary the schema tolerates; 0 for a store
-// that has no schema yet.
+// oldestGeneration returns the oldest generation of binaries that can use the schema; 0 if
+// the store has no schema yet.
 func (db *DB) oldestGeneration(ctx context.Context) (int, error) {
 	var known bool
 	if err := db.pool.QueryRow(ctx, `SELECT to_regclass('schema_tolerance') IS NOT NULL`).Scan(&known); err != nil || !known {

@@ -9,13 +9,13 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
-// fillBatch is how many references are filled in by one statement.
+// fillBatch is how many references one statement fills in.
 const fillBatch = 1000
 
-// fillReferences adds what entries lack in credited_references: those from before its
-// migration, and those that an older binary wrote since. Nodes that start together may
-// all do so, beside others that work: a row that somebody else has added meanwhile is
-// left out, and looked for once more.
+// fillReferences adds the missing rows of credited_references, for entries from before its
+// migration and for those that an older binary wrote since. Several nodes may do so at once,
+// beside others that serve: a row that another node has added meanwhile is skipped, and the
+// search is repeated.
 func (db *DB) fillReferences(ctx context.Context) error {
 	for tries := 1; ; tries++ {
 		missing, err := listUnfilled(db.read(ctx))
@@ -37,8 +37,8 @@ func (db *DB) fillReferences(ctx context.Context) error {
 	return db.fillProposed(ctx)
 }
 
-// fillLastReferences adds what an older binary has credited since the store was opened,
-// in the transaction after which it can credit nothing more.
+// fillLastReferences adds the references that an older binary has credited since the store
+// was opened, in the transaction after which that binary can credit nothing more.
 func fillLastReferences(tx sqlstore.Tx) error {
 	missing, err := listUnfilled(tx)
 	if err != nil {
@@ -76,8 +76,8 @@ func listUnfilled(from sqlstore.Querier) ([]unfilled, error) {
 	})
 }
 
-// fillCredited adds some rows. nth is which of the batch's entries of one reference an
-// entry is, since a statement does not see what itself inserts.
+// fillCredited adds rows. nth numbers the batch's entries of the same reference, because a
+// statement does not see the rows that it inserts.
 func fillCredited(tx sqlstore.Tx, batch []unfilled) error {
 	var ways, normalised []string
 	var nths []int32
@@ -105,7 +105,7 @@ func fillCredited(tx sqlstore.Tx, batch []unfilled) error {
 	return nil
 }
 
-// fillProposed has the oldest of the open proposals of a reference stand for it.
+// fillProposed sets the reference_key of the oldest open proposal of each reference.
 func (db *DB) fillProposed(ctx context.Context) error {
 	rows, err := db.read(ctx).Query(`SELECT id, reference FROM proposals WHERE status = 'open' AND kind = 'topup' AND reference_key IS NULL ORDER BY id`)
 	missing, err := sqlstore.Collect(rows, err, func(row sqlstore.Row) (admin.Proposal, error) {
@@ -123,7 +123,7 @@ func (db *DB) fillProposed(ctx context.Context) error {
 				   AND NOT EXISTS (SELECT 1 FROM proposals WHERE status = 'open' AND reference_key = $2)`, p.ID, sqlstore.ReferenceKey(p))
 			return err
 		})
-		// Another proposal of the reference may have been made meanwhile: that one stands for it.
+		// Another proposal of the reference may have claimed the key meanwhile.
 		if err != nil && !violates(err) {
 			return fmt.Errorf("fill in the reference of proposal %d: %w", p.ID, err)
 		}

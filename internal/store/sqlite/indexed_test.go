@@ -29,7 +29,7 @@ var stayingSmall = map[string]string{
 	"plan_history":        "every version of what is for sale; staff makes each of them",
 	"proposals":           "what takes two people: staff makes each of them",
 	"provider_components": "what the provider sells",
-	"stretch":             "no table: the numbers of the thousand ids that are looked at together",
+	"numbers":             "no table: the numbers of the thousand ids that are looked at together",
 	"queue":               "no table: the operators that have something in a queue of follow-ups",
 	"json_each":           "no table: the values of a parameter",
 	"tried":               "no table: the line that is looked for in a ledger, bit by bit",

@@ -31,8 +31,8 @@ func (r idRecords) FreeIn(s subscription.IDRange) (id string, unsettled bool, er
 		SELECT CASE WHEN ?2 - ?1 + 1 > (
 		         SELECT count(*) FROM subscribers WHERE id BETWEEN ?4 AND ?5 AND length(id) = ?3 AND id NOT GLOB '*[^0-9]*')
 		       THEN (
-		         WITH RECURSIVE stretch (n) AS (SELECT ?1 UNION ALL SELECT n + 1 FROM stretch WHERE n < ?2)
-		         SELECT printf('%0*d', ?3, n) FROM stretch
+		         WITH RECURSIVE numbers (n) AS (SELECT ?1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?2)
+		         SELECT printf('%0*d', ?3, n) FROM numbers
 		          WHERE NOT EXISTS (SELECT 1 FROM subscribers WHERE id = printf('%0*d', ?3, n)) LIMIT 1)
 		       END,
 		       EXISTS (SELECT 1 FROM operations

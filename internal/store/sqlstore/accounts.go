@@ -38,7 +38,7 @@ func readOperatorAccount(row Row) (report.Account, error) {
 	return a, err
 }
 
-// SystemTotals counts what there is.
+// SystemTotals reads counts and sums over all operators.
 func (db *Store) SystemTotals(ctx context.Context) (report.Totals, error) {
 	var t report.Totals
 	var balance, held int64
@@ -61,7 +61,7 @@ func (db *Store) SystemTotals(ctx context.Context) (report.Totals, error) {
 	return t, err
 }
 
-// ReviewQueue reads what is in review.
+// ReviewQueue reads the operations in review.
 func (db *Store) ReviewQueue(ctx context.Context, limit int) ([]report.Review, error) {
 	var queue []report.Review
 	err := db.engine.Snapshot(ctx, func(from Querier) error {
@@ -84,8 +84,8 @@ func (db *Store) ReviewQueue(ctx context.Context, limit int) ([]report.Review, e
 	return queue, err
 }
 
-// earned are the commissions of a period: those of the ledger's lines around it that
-// are of a moment in it.
+// earned selects the commissions of a period: a range of ledger lines around it, filtered by
+// time.
 const earned = `
 	  FROM ledger l
 	  JOIN commissions c ON c.operation_id = l.operation_id
@@ -110,7 +110,7 @@ func (db *Store) CommissionSums(ctx context.Context, operatorID int64, from, bef
 	})
 }
 
-// ListCommissions reads a page of them.
+// ListCommissions reads a page of commissions.
 func (db *Store) ListCommissions(ctx context.Context, q report.CommissionQuery) ([]report.CommissionLine, error) {
 	around, err := db.LedgerBounds(ctx, q.OperatorID, q.From.Add(-report.LedgerDisorder), q.Before.Add(report.LedgerDisorder))
 	if err != nil {
@@ -129,12 +129,12 @@ func (db *Store) ListCommissions(ctx context.Context, q report.CommissionQuery) 
 	})
 }
 
-// planGap is longer than the time between a cycle and one that was booked to follow it:
+// planGap is longer than the time between a cycle and an advance renewal that follows it:
 // until then the plan of the earlier one stays active.
 const planGap = 48 * time.Hour
 
-// CountPlanSubscribers counts the subscribers whose active plan it is: that of the
-// cycle which began last, while the subscription runs.
+// CountPlanSubscribers counts the subscribers whose active plan it is: the plan of the cycle
+// that began last, while the subscription has not expired.
 func (db *Store) CountPlanSubscribers(ctx context.Context, planID string, now time.Time) (count int, err error) {
 	err = db.engine.Read(ctx).QueryRow(`
 		SELECT count(*) FROM cycles c JOIN subscribers s ON s.id = c.subscriber_id

@@ -41,7 +41,7 @@ func ReadBulkRow(row Row) (bulk.Row, error) {
 	return r, err
 }
 
-// StartBulkJob lets workers have a draft.
+// StartBulkJob makes a draft available to workers.
 func (db *Store) StartBulkJob(ctx context.Context, operatorID int64, id string, now time.Time) (started bool, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		started = false
@@ -75,7 +75,7 @@ func (db *Store) StartBulkJob(ctx context.Context, operatorID int64, id string, 
 			UPDATE bulk_jobs SET state = 'running', started_at = $3, due_at = $3
 			 WHERE operator_id = $1 AND id = $2`, operatorID, id, now.UnixMilli())
 		if db.engine.IsDuplicate(err) {
-			return bulk.ErrAnotherRuns // it came in between
+			return bulk.ErrAnotherRuns // it was started meanwhile
 		}
 		started = err == nil
 		return err
@@ -86,7 +86,7 @@ func (db *Store) StartBulkJob(ctx context.Context, operatorID int64, id string, 
 	return started, err
 }
 
-// CancelBulkJob cancels what has not begun.
+// CancelBulkJob cancels the rows that have not begun.
 func (db *Store) CancelBulkJob(ctx context.Context, operatorID int64, id string, now time.Time) (cancelled bool, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		changed, err := tx.Exec(`
@@ -107,7 +107,7 @@ func (db *Store) CancelBulkJob(ctx context.Context, operatorID int64, id string,
 	return cancelled, err
 }
 
-// BulkJob reads one of an operator's jobs with its progress, as one moment.
+// BulkJob reads one of an operator's jobs with its progress, from one snapshot.
 func (db *Store) BulkJob(ctx context.Context, operatorID int64, id string) (job bulk.Job, found bool, err error) {
 	err = db.engine.Snapshot(ctx, func(from Querier) error {
 		job, err = readBulkJob(from.QueryRow(`SELECT `+bulkJobColumns+` FROM bulk_jobs WHERE operator_id = $1 AND id = $2`, operatorID, id))
@@ -141,8 +141,8 @@ func (db *Store) BulkJobs(ctx context.Context, operatorID int64, limit int) (job
 	return jobs, err
 }
 
-// addBulkProgress counts the rows that a condition, a literal of this file, picks out
-// into their jobs.
+// addBulkProgress counts the rows that a condition, a literal of this file, selects, and
+// adds the counts to their jobs.
 func addBulkProgress(from Querier, jobs []bulk.Job, condition string, args ...any) error {
 	rows, err := from.Query(`
 		SELECT job_id, state, count(*), sum(quoted_paise)::bigint, sum(amount_paise)::bigint FROM bulk_rows

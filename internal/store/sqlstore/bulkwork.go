@@ -10,7 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/bulk"
 )
 
-// BulkJobsDue looks whether a job waits to be claimed.
+// BulkJobsDue reports whether a job waits to be claimed.
 func (db *Store) BulkJobsDue(ctx context.Context, now time.Time) (due bool, err error) {
 	err = db.engine.Read(ctx).QueryRow(`SELECT EXISTS (SELECT 1 FROM bulk_jobs WHERE due_at <= $1)`, now.UnixMilli()).Scan(&due)
 	if err != nil {
@@ -61,7 +61,7 @@ func (db *Store) TakeBulkRows(ctx context.Context, h bulk.Lease, limit int) (job
 			return fmt.Errorf("keep bulk renewal %s: %w", h.JobID, err)
 		}
 		held = true
-		// The job's row is locked until the commit, so that nobody else takes any.
+		// The job's row is locked until the commit, so that no other node takes any.
 		for _, condition := range []string{`state = 'running' AND epoch < $3`, `state = 'queued'`} {
 			some, err := tx.Dialect().TakeBulkRows(tx, h, condition, limit-len(taken))
 			if err != nil {
@@ -74,7 +74,7 @@ func (db *Store) TakeBulkRows(ctx context.Context, h bulk.Lease, limit int) (job
 	return job, taken, held, err
 }
 
-// SettleBulkRow writes what came of a row.
+// SettleBulkRow writes the outcome of a row.
 func (db *Store) SettleBulkRow(ctx context.Context, h bulk.Lease, o bulk.Outcome) (settled bool, err error) {
 	var operation any
 	if o.OperationID != "" {
@@ -98,29 +98,29 @@ func (db *Store) SettleBulkRow(ctx context.Context, h bulk.Lease, o bulk.Outcome
 		if settled = changed > 0; !settled || o.State != bulk.RowInReview {
 			return nil
 		}
-		// A job that was over has something to wait for again.
+		// A finished job is open again.
 		_, err = tx.Exec(`UPDATE bulk_jobs SET due_at = $3 WHERE operator_id = $1 AND id = $2 AND due_at IS NULL`, h.OperatorID, h.JobID, h.Now.UnixMilli())
 		return err
 	})
 	return settled && err == nil, err
 }
 
-// OrphanedBulkRows reads rows that were given up and have an operation. It is looked for
-// row by row, whatever the planner would think of a join.
-func (db *Store) OrphanedBulkRows(ctx context.Context, operatorID int64, id string, limit int) (astray []bulk.Row, err error) {
+// OrphanedBulkRows reads rows that were given up but have an operation. The operation is
+// looked up row by row, because the planner may choose a slow join.
+func (db *Store) OrphanedBulkRows(ctx context.Context, operatorID int64, id string, limit int) (orphaned []bulk.Row, err error) {
 	for _, state := range []bulk.RowState{bulk.RowRefused, bulk.RowCancelled} {
 		rows, err := db.engine.Read(ctx).Query(`
 			SELECT `+BulkRowColumns+` FROM bulk_rows r
 			 WHERE operator_id = $1 AND job_id = $2 AND state = $3 AND begun_at IS NOT NULL AND operation_id IS NULL
 			   AND (SELECT o.id FROM operations o WHERE o.operator_id = $1 AND o.idempotency_key = r.idempotency_key) IS NOT NULL
-			 ORDER BY number LIMIT $4`, operatorID, id, state, limit-len(astray))
+			 ORDER BY number LIMIT $4`, operatorID, id, state, limit-len(orphaned))
 		some, err := Collect(rows, err, ReadBulkRow)
 		if err != nil {
 			return nil, fmt.Errorf("look for charged rows of bulk renewal %s: %w", id, err)
 		}
-		astray = append(astray, some...)
+		orphaned = append(orphaned, some...)
 	}
-	return astray, nil
+	return orphaned, nil
 }
 
 // OpenBulkJobs counts the jobs that are or will be due.

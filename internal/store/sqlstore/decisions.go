@@ -59,7 +59,7 @@ func inReview(tx Tx, id string) (operation.Operation, error) {
 	return op, nil
 }
 
-// Exceptions reads what only a person can decide, oldest first.
+// Exceptions reads the open exceptions, oldest first.
 func (db *Store) Exceptions(ctx context.Context, closed bool) ([]admin.ExceptionEntry, error) {
 	rows, err := db.engine.Read(ctx).Query(`
 		SELECT id, operation_id, kind, detail, created_at, closed_at, coalesce(closed_by, ''), coalesce(close_reason, '')
@@ -73,7 +73,7 @@ func (db *Store) Exceptions(ctx context.Context, closed bool) ([]admin.Exception
 	})
 }
 
-// CloseException notes who dealt with an exception, and why.
+// CloseException records who closed an exception, and why.
 func (db *Store) CloseException(ctx context.Context, action admin.StaffAction, id int64) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
 		var operationID, kind string
@@ -104,14 +104,14 @@ func (db *Store) CloseException(ctx context.Context, action admin.StaffAction, i
 
 const missingAddon = `status = 'success' AND addon_status IN ('waiting', 'failed', 'unknown')`
 
-// MissingAddons reads the combos whose add-on is being followed up.
+// MissingAddons reads the combos whose add-on is being retried.
 func (db *Store) MissingAddons(ctx context.Context) ([]operation.Operation, error) {
 	rows, err := db.engine.Read(ctx).Query(`
 		SELECT ` + OperationColumns + ` FROM operations WHERE addon_next_at IS NOT NULL AND ` + missingAddon + ` ORDER BY created_at, id`)
 	return Collect(rows, err, ReadOperation)
 }
 
-// CloseAddon ends the following up of an add-on.
+// CloseAddon stops retrying an add-on.
 func (db *Store) CloseAddon(ctx context.Context, action admin.StaffAction, id string) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
 		before, found, err := OneOperation(tx, `operations WHERE id = $1 FOR NO KEY UPDATE`, id)
@@ -130,7 +130,7 @@ func (db *Store) CloseAddon(ctx context.Context, action admin.StaffAction, id st
 		if err != nil {
 			return fmt.Errorf("close the add-on of %s: %w", id, err)
 		}
-		// The provider may have confirmed it to a node that no longer followed it up.
+		// The provider may have confirmed it to a node that had stopped retrying.
 		var confirmed bool
 		err = tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM provider_calls WHERE operation_id = $1 AND reference <> $1 AND outcome = 'confirmed')`, id).Scan(&confirmed)
 		if err == nil && confirmed {

@@ -40,7 +40,7 @@ func (db *Store) ChangeFactors(ctx context.Context, own login.OwnAction, c login
 	})
 }
 
-// changeFactors writes what changes of the factors themselves.
+// changeFactors writes the changed factors.
 func changeFactors(tx Tx, c login.FactorChange) error {
 	if c.SetTOTP != nil {
 		_, err := tx.Exec(`UPDATE logins SET totp = $2, totp_pending = NULL, totp_step = $3 WHERE id = $1`, c.PersonID, c.SetTOTP.Sealed, c.SetTOTP.Step)
@@ -109,7 +109,7 @@ func spendPasskey(tx Tx, personID int64, p login.PasskeyProof, at time.Time) (ch
 	return changed, err
 }
 
-// spendChallenge uses a challenge up; false if it was before.
+// spendChallenge uses a challenge up; false if it was used before.
 func spendChallenge(tx Tx, ref login.ChallengeRef) (bool, error) {
 	changed, err := tx.Exec(`DELETE FROM login_challenges WHERE session_id = $1 AND kind = $2 AND ticket_hash = $3`, ref.SessionID, ref.Kind, ref.Ticket[:])
 	if err != nil {
@@ -118,7 +118,7 @@ func spendChallenge(tx Tx, ref login.ChallengeRef) (bool, error) {
 	return changed > 0, nil
 }
 
-// SaveChallenge keeps a challenge of a session.
+// SaveChallenge saves a challenge of a session.
 func (db *Store) SaveChallenge(ctx context.Context, c login.Challenge) error {
 	return db.engine.Write(ctx, func(tx Tx) error { return saveChallenge(tx, c) })
 }
@@ -167,15 +167,15 @@ func (db *Store) Passkeys(ctx context.Context, personID int64) ([]login.Passkey,
 	})
 }
 
-// RecoverySalt is how a person's recovery codes are hashed.
+// RecoverySalt reads the salt of a person's recovery codes.
 func (db *Store) RecoverySalt(ctx context.Context, personID int64) (string, error) {
 	var salt sql.NullString
 	err := db.engine.Read(ctx).QueryRow(`SELECT max(salt) FROM login_recovery_codes WHERE login_id = $1`, personID).Scan(&salt)
 	return salt.String, err
 }
 
-// ReplaceFactorNotice keeps what a person has not taken notice of yet. It changes nothing
-// where there is more to tell by now.
+// ReplaceFactorNotice saves the part of a notice that a person has not dismissed. It changes
+// nothing if the notice has grown meanwhile.
 func (db *Store) ReplaceFactorNotice(ctx context.Context, personID int64, was, left string) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
 		_, err := tx.Exec(`UPDATE logins SET factor_notice = $3 WHERE id = $1 AND factor_notice = $2`, personID, was, left)

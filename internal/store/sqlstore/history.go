@@ -17,7 +17,7 @@ func (db *Store) ListOperations(ctx context.Context, filter admin.OperationFilte
 			return nil, err
 		}
 	}
-	// Only what was asked stands in the condition, so that an index can serve it.
+	// Only the requested filters are in the condition, so that an index can serve it.
 	conditions, args := []string{"1 = 1"}, []any{filter.Limit}
 	for _, wanted := range []struct {
 		column string
@@ -55,7 +55,7 @@ func (db *Store) ListOperations(ctx context.Context, filter admin.OperationFilte
 	return Collect(rows, err, ReadOperation)
 }
 
-// OperationHistory reads an operation with all that happened to it.
+// OperationHistory reads an operation with its events.
 func (db *Store) OperationHistory(ctx context.Context, id string) (admin.OperationHistory, error) {
 	var history admin.OperationHistory
 	err := db.engine.Snapshot(ctx, func(from Querier) error {

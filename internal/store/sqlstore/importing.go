@@ -69,7 +69,7 @@ func foundForImport(from Querier, row admin.ImportRow, now time.Time) (problems 
 			return nil, false, err
 		}
 	}
-	// Known is who was imported with these very values, whatever was bought since.
+	// Known is a subscriber that was imported with the same values, whatever was bought since.
 	found, err := from.Query(`
 		SELECT s.id, s.mobile, s.operator_id, s.name, coalesce(c.plan_id, ''), c.ends_at
 		  FROM subscribers s LEFT JOIN cycles c ON c.subscriber_id = s.id AND c.seq = 1 AND c.operation_id IS NULL
@@ -106,7 +106,7 @@ func foundForImport(from Querier, row admin.ImportRow, now time.Time) (problems 
 	return problems, known && len(problems) == 0, nil
 }
 
-// importTries is how often a batch is tried that met a new subscriber of its id or mobile.
+// importTries is how often a batch is tried if its ids or mobiles are taken meanwhile.
 const importTries = 10
 
 // ImportSubscribers adds the rows that are new, all or none: a row that has become

@@ -41,8 +41,7 @@ func lockKey(tx Tx, id int64) (access.Credential, error) {
 	return keyWhere(tx, `c.id = $1 FOR NO KEY UPDATE`, id)
 }
 
-// keyWhere reads the key that a condition, a literal of this file, picks out by
-// its id.
+// keyWhere reads the key that a condition, a literal of this file, selects by its id.
 func keyWhere(from Querier, condition string, id int64) (access.Credential, error) {
 	credential, err := ReadCredential(from.QueryRow(`SELECT `+CredentialColumns+` FROM credentials c WHERE `+condition, id))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -98,8 +97,8 @@ func (db *Store) RotateKey(ctx context.Context, action admin.StaffAction, oldID 
 		if old.ReplacedBy != 0 {
 			return admin.Refuse("key %d was rotated to key %d already: rotate that one", oldID, old.ReplacedBy)
 		}
-		// What the old key may do is read here, not before: a permission that
-		// was just taken away must not come back with the successor.
+		// The old key's permissions are read in this transaction: a permission that was
+		// just removed must not come back with the successor.
 		successor.Permissions = old.Permissions
 		if successor, err = insertKey(tx, successor); err != nil {
 			return err

@@ -30,7 +30,7 @@ func (s *statement) ordered(q admin.ListQuery, by string) {
 	}
 }
 
-// known refuses a query for an operator that is not there.
+// known refuses a query for a missing operator.
 func (db *Store) known(ctx context.Context, operatorID int64) error {
 	if operatorID == 0 {
 		return nil
@@ -39,7 +39,7 @@ func (db *Store) known(ctx context.Context, operatorID int64) error {
 	return err
 }
 
-// LedgerPage reads some lines of an operator's books, oldest first.
+// LedgerPage reads a page of an operator's ledger, oldest first.
 func (db *Store) LedgerPage(ctx context.Context, q admin.ListQuery) ([]admin.LedgerEntry, error) {
 	if _, err := operatorByID(db.engine.Read(ctx), q.OperatorID); err != nil {
 		return nil, err
@@ -62,8 +62,7 @@ func (db *Store) LedgerPage(ctx context.Context, q admin.ListQuery) ([]admin.Led
 	})
 }
 
-// CommissionPage reads some commissions. Operations have an index of when they
-// began, which commissions need not have for it.
+// CommissionPage reads a page of commissions, by the index on the start of operations.
 func (db *Store) CommissionPage(ctx context.Context, q admin.ListQuery) ([]admin.CommissionEntry, error) {
 	if err := db.known(ctx, q.OperatorID); err != nil {
 		return nil, err
@@ -86,7 +85,7 @@ func (db *Store) CommissionPage(ctx context.Context, q admin.ListQuery) ([]admin
 	})
 }
 
-// AuditPage reads some of what staff did, oldest first.
+// AuditPage reads a page of the audit log, oldest first.
 func (db *Store) AuditPage(ctx context.Context, q admin.ListQuery) ([]admin.AuditEntry, error) {
 	if err := db.known(ctx, q.OperatorID); err != nil {
 		return nil, err
@@ -99,7 +98,7 @@ func (db *Store) AuditPage(ctx context.Context, q admin.ListQuery) ([]admin.Audi
 	return Collect(rows, err, readAuditEntry)
 }
 
-// SubscriberPage reads some subscribers, by id.
+// SubscriberPage reads a page of subscribers, by id.
 func (db *Store) SubscriberPage(ctx context.Context, q admin.ListQuery) ([]admin.SubscriberEntry, error) {
 	if err := db.known(ctx, q.OperatorID); err != nil {
 		return nil, err

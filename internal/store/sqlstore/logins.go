@@ -61,8 +61,7 @@ func lockAccount(tx Tx, id int64) (login.Account, error) {
 	return accountWhere(tx, `p.id = $1 FOR NO KEY UPDATE OF p`, id)
 }
 
-// accountWhere reads the login that a condition, a literal of this file, picks out by
-// its id.
+// accountWhere reads the login that a condition, a literal of this file, selects by its id.
 func accountWhere(from Querier, condition string, id int64) (login.Account, error) {
 	account, err := readAccount(from.QueryRow(`SELECT `+accountColumns+` FROM`+accountTables+`WHERE `+condition, id))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -130,8 +129,8 @@ func logLogin(tx Tx, action admin.StaffAction, before *login.Account, after logi
 	return logAction(tx, action, after.OperatorID, fmt.Sprintf("login %d", after.ID), was, admin.LoginState(after))
 }
 
-// ChangeLogin changes a login's terms. One that is disabled is signed out everywhere, and
-// the browsers that it was known by are known no longer.
+// ChangeLogin changes a login's terms. Disabling a login ends its sessions and forgets its
+// known browsers.
 func (db *Store) ChangeLogin(ctx context.Context, action admin.StaffAction, id int64, change admin.LoginChange) (after login.Person, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		after, err = changeTerms(tx, action, id, change, "")
@@ -237,8 +236,8 @@ func dropFactors(tx Tx, action admin.StaffAction, before login.Account) error {
 	return replaceRecoveryCodes(tx, before.ID, login.RecoveryCodes{})
 }
 
-// resetAccess keeps who resets a login's password or second factor, and refuses where
-// that takes a second person.
+// resetAccess records who resets a login's password or second factor, and refuses if that
+// needs a second person.
 func resetAccess(tx Tx, action admin.StaffAction, person login.Person, what admin.GrantKind, proposer string) error {
 	if admin.Approves(person.Role) {
 		if err := refuseUnapproved(tx, action, person.ID, proposer); err != nil {

@@ -112,7 +112,7 @@ func (db *Store) InterruptIdleBulkJobs(ctx context.Context, since, now time.Time
 	return interrupted, nil
 }
 
-// ContinueBulkJob lets workers have an interrupted job again.
+// ContinueBulkJob makes an interrupted job available to workers again.
 func (db *Store) ContinueBulkJob(ctx context.Context, operatorID int64, id, actor string, now time.Time) (continued bool, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		continued = false

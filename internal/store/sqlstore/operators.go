@@ -30,8 +30,8 @@ func operatorByID(from Querier, id int64) (subscription.Operator, error) {
 	return operatorWhere(from, `id = $1`, id)
 }
 
-// operatorWhere reads the operator that a condition, a literal of this file,
-// picks out by its id.
+// operatorWhere reads the operator that a condition, a literal of this file, selects by its
+// id.
 func operatorWhere(from Querier, condition string, id int64) (subscription.Operator, error) {
 	operator, err := ReadOperator(from.QueryRow(`SELECT `+OperatorColumns+` FROM operators WHERE `+condition, id))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -81,7 +81,7 @@ func (db *Store) CreateOperator(ctx context.Context, action admin.StaffAction, o
 	return o, err
 }
 
-// ChangeOperator changes an account's terms; the version tells every node.
+// ChangeOperator changes an account's terms, and its version, by which nodes notice.
 func (db *Store) ChangeOperator(ctx context.Context, action admin.StaffAction, id int64, change admin.OperatorChange) (subscription.Operator, error) {
 	var after subscription.Operator
 	err := db.engine.Write(ctx, func(tx Tx) error {
@@ -198,7 +198,7 @@ func (db *Store) Operators(ctx context.Context) ([]subscription.Operator, error)
 	return Collect(rows, err, ReadOperator)
 }
 
-// AllowAddress adds an entry to the whitelist where there is room for it.
+// AllowAddress adds an entry to the whitelist, up to its limit.
 func (db *Store) AllowAddress(ctx context.Context, action admin.StaffAction, operatorID int64, entry netip.Prefix, limit int) error {
 	return db.changeWhitelist(ctx, action, operatorID, func(tx Tx, before []netip.Prefix) (changed int64, err error) {
 		changed, err = tx.Exec(`
@@ -241,7 +241,7 @@ func (db *Store) changeWhitelist(ctx context.Context, action admin.StaffAction, 
 		if err != nil || changed == 0 {
 			return err
 		}
-		// The version tells every node that its copy of the list is old.
+		// By the version, every node notices that its copy of the list is old.
 		if _, err := tx.Exec(`UPDATE operators SET version = version + 1 WHERE id = $1`, operatorID); err != nil {
 			return fmt.Errorf("mark the operator as changed: %w", err)
 		}

@@ -81,7 +81,7 @@ func (db *Store) OverdueReviews(ctx context.Context, since time.Time, limit int)
 	return Collect(rows, err, ReadOperation)
 }
 
-// CountOverdueReviews counts them.
+// CountOverdueReviews counts the overdue reviews.
 func (db *Store) CountOverdueReviews(ctx context.Context, since time.Time) (int, error) {
 	var count int
 	if err := db.engine.Read(ctx).QueryRow(`SELECT count(*) FROM operations WHERE `+overdue, since.UnixMilli()).Scan(&count); err != nil {
@@ -90,7 +90,7 @@ func (db *Store) CountOverdueReviews(ctx context.Context, since time.Time) (int,
 	return count, nil
 }
 
-// Migrations counts what the schema has been through.
+// Migrations counts the migrations that were applied.
 func (db *Store) Migrations(ctx context.Context) (int, error) {
 	var count int
 	if err := db.engine.Read(ctx).QueryRow(`SELECT count(*) FROM schema_tolerance`).Scan(&count); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// BeginPasswordReset finds the mobile of an operator's own subscriber, and writes
-// down who is about to reset the app password.
+// BeginPasswordReset finds the mobile of an operator's own subscriber, and records who is
+// about to reset the app password.
 func (db *Store) BeginPasswordReset(ctx context.Context, action admin.StaffAction, reset admin.PasswordReset) (string, error) {
 	var mobile string
 	err := db.engine.Write(ctx, func(tx Tx) error {
@@ -67,7 +67,7 @@ func refuseReset(tx Tx, operator subscription.Operator, now time.Time) error {
 	return admin.CheckResets(latest, now)
 }
 
-// EndPasswordReset writes down what came of a reset.
+// EndPasswordReset records the outcome of a reset.
 func (db *Store) EndPasswordReset(ctx context.Context, action admin.StaffAction, reset admin.PasswordReset, result operation.Outcome) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
 		return logAction(tx, action, reset.OperatorID, reset.Subject(), reset.State("asked"), reset.State(result.String()))

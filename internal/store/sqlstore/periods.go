@@ -11,9 +11,9 @@ import (
 
 // ClosePeriod closes a month of one operator, or of all that it is not closed for.
 //
-// What the month came to is read beforehand, in a transaction of its own: a month that is
-// over and has nothing open any more does not change, and the chain of staff actions is not
-// locked while it is added up.
+// The sums are read beforehand, in a transaction of their own: a month that is over and has
+// no open operations does not change, and the chain of staff actions is not locked
+// meanwhile.
 func (db *Store) ClosePeriod(ctx context.Context, action admin.StaffAction, month admin.Month, operatorID int64) ([]admin.ClosedPeriod, error) {
 	var periods, closed []admin.ClosedPeriod
 	err := db.engine.Snapshot(ctx, func(from Querier) (err error) {
@@ -35,7 +35,7 @@ func (db *Store) ClosePeriod(ctx context.Context, action admin.StaffAction, mont
 				return fmt.Errorf("close %s of operator %d: %w", month, p.OperatorID, err)
 			}
 			if added == 0 {
-				continue // by somebody else, meanwhile
+				continue // closed by another person meanwhile
 			}
 			closed = append(closed, p)
 		}
@@ -55,8 +55,8 @@ func (db *Store) ClosePeriod(ctx context.Context, action admin.StaffAction, mont
 	return closed, nil
 }
 
-// periodsToClose adds up what each operator earned the MSO in a month. Whose
-// account was opened later had no such month.
+// periodsToClose adds up each operator's commissions of a month, without the operators whose
+// account was opened later.
 func periodsToClose(from Querier, action admin.StaffAction, month admin.Month, operatorID int64) ([]admin.ClosedPeriod, error) {
 	if operatorID != 0 {
 		if _, err := operatorByID(from, operatorID); err != nil {

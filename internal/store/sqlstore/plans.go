@@ -28,7 +28,7 @@ func ReadPlan(row Row) (subscription.Plan, error) {
 	return p, err
 }
 
-// SetPlan makes or changes a plan and keeps the price it had.
+// SetPlan creates or changes a plan and records the previous price.
 func (db *Store) SetPlan(ctx context.Context, action admin.StaffAction, plan subscription.Plan) (subscription.Plan, error) {
 	var written subscription.Plan
 	err := db.engine.Write(ctx, func(tx Tx) (err error) {
@@ -227,7 +227,7 @@ const Sellable = `
 	  LEFT JOIN provider_components a ON a.code = p.addon
 	 WHERE p.retired = 0 AND (p.addon IS NULL OR a.sellable = 1)`
 
-// SellablePlans reads what can be bought.
+// SellablePlans reads the plans that can be bought.
 func (db *Store) SellablePlans(ctx context.Context) ([]subscription.Plan, error) {
 	rows, err := db.engine.Read(ctx).Query(Sellable + ` ORDER BY p.id`)
 	return Collect(rows, err, ReadPlan)
@@ -243,8 +243,7 @@ func (db *Store) Compared(ctx context.Context, provider string) (good, tried tim
 	return Time(verified), Time(attempted), nil
 }
 
-// RecordFailure notes a comparison that could not be made; the last good one
-// stays.
+// RecordFailure records a failed comparison; the last successful one stays.
 func (db *Store) RecordFailure(ctx context.Context, provider, problem string, at time.Time) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
 		_, err := tx.Exec(`
@@ -254,8 +253,8 @@ func (db *Store) RecordFailure(ctx context.Context, provider, problem string, at
 	})
 }
 
-// RecordComparison replaces what is known of the provider's catalogue. What it
-// no longer lists stays known, as withdrawn, because plans may refer to it.
+// RecordComparison replaces the stored catalogue of the provider. Components that it no longer
+// lists are kept as withdrawn, because plans may refer to them.
 func (db *Store) RecordComparison(ctx context.Context, comparison catalogue.Comparison) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
 		// The comparison's row first: nodes that compare at the same time follow

@@ -162,7 +162,7 @@ func (db *Store) ApproveProposal(ctx context.Context, a admin.Approval) (admin.A
 		if err := mayApprove(tx, a, before); err != nil {
 			return err
 		}
-		// Decided first: while it is open, it stands in the way of itself.
+		// Decided first: an open proposal would refuse its own change.
 		if outcome.Proposal, err = decideProposal(tx, a.Action, before.ID, admin.ProposalApproved); err != nil {
 			return err
 		}

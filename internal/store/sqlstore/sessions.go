@@ -36,8 +36,7 @@ func readSession(row Row) (login.Record, error) {
 	return s, err
 }
 
-// OpenSession begins a session. The account's own row says first whether it is still
-// the one that was looked at.
+// OpenSession begins a session, if the account has not changed since it was read.
 func (db *Store) OpenSession(ctx context.Context, o login.NewSession) error {
 	s := o.Record
 	return db.engine.Write(ctx, func(tx Tx) error {
@@ -66,7 +65,7 @@ func (db *Store) OpenSession(ctx context.Context, o login.NewSession) error {
 	})
 }
 
-// addressText is empty for an address that is not known.
+// addressText returns an empty string for an unknown address.
 func addressText(address netip.Addr) string {
 	if !address.IsValid() {
 		return ""
@@ -86,7 +85,7 @@ func (db *Store) SessionByToken(ctx context.Context, token login.TokenHash) (log
 	return record, err == nil, err
 }
 
-// TouchSession notes that a session is in use. Of two that say so the later wins.
+// TouchSession records that a session is in use. The later of two times wins.
 func (db *Store) TouchSession(ctx context.Context, token login.TokenHash, at time.Time) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
 		_, err := tx.Exec(`UPDATE login_sessions SET seen_at = $2 WHERE token_hash = $1 AND seen_at < $2`, token[:], at.UnixMilli())
@@ -143,7 +142,7 @@ func spend(tx Tx, rise login.SessionUpgrade) error {
 	return nil
 }
 
-// replaceToken gives a session that is still there another token.
+// replaceToken gives an existing session another token.
 func replaceToken(tx Tx, personID int64, old, fresh login.TokenHash, steppedUp time.Time, codeGiven bool) error {
 	changed, err := tx.Exec(`
 		UPDATE login_sessions SET token_hash = $3, stepped_up_at = $4, code_given = greatest(code_given, $5::boolean::int)

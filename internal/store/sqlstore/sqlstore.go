@@ -103,7 +103,7 @@ type Dialect struct {
 	ChainStarted func(tx Tx, mac []byte) error
 	// SettleReview settles an operation in review, given as it is in the database.
 	SettleReview func(Tx, operation.Operation, operation.Settlement) (operation.Operation, error)
-	// TakeBulkRows gives up to limit rows that a condition selects to the owner of a job.
+	// TakeBulkRows gives at most limit rows that a condition selects to the owner of a job.
 	TakeBulkRows func(tx Tx, h bulk.Lease, condition string, limit int) ([]bulk.Row, error)
 }
 
@@ -114,7 +114,7 @@ type Store struct {
 	tool    bool // works beside a node for the length of a command
 }
 
-// New makes a store on an engine, of a node or of a tool.
+// New returns a store on an engine, for a node or for a tool.
 func New(engine Engine, dialect *Dialect, tool bool) *Store { return &Store{engine, dialect, tool} }
 
 // Collect reads all rows of a query.

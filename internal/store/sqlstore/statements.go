@@ -70,8 +70,8 @@ func (db *Store) ListLedger(ctx context.Context, q report.LedgerQuery) ([]report
 	var stmt statement
 	stmt.add(`SELECT line, kind, amount_paise, balance_after, description, coalesce(operation_id, ''), created_at FROM ledger`)
 	if q.TransactionID != "" {
-		// There is one such line at most, and the other conditions must not be what it
-		// is looked for by.
+		// There is at most one such line, and the planner must not use the other conditions
+		// to find it.
 		stmt.add(` WHERE operation_id = ? AND operator_id + 0 = ? AND line + 0 > ? AND line + 0 <= ?`, q.TransactionID, q.OperatorID, q.After, q.Last)
 	} else {
 		stmt.add(` WHERE operator_id = ? AND line > ? AND line <= ?`, q.OperatorID, q.After, q.Last)
@@ -97,8 +97,8 @@ func (db *Store) ListLedger(ctx context.Context, q report.LedgerQuery) ([]report
 	})
 }
 
-// OpenOperations reads what holds money. An index has all that is open, of all
-// operators, which is never much.
+// OpenOperations reads the operations that hold money. An index has the open operations of
+// all operators, which are few.
 func (db *Store) OpenOperations(ctx context.Context, operatorID int64, limit int) ([]operation.Operation, error) {
 	rows, err := db.engine.Read(ctx).Query(`
 		SELECT `+OperationColumns+` FROM operations
@@ -145,7 +145,7 @@ func (db *Store) PageOperations(ctx context.Context, q report.OperationQuery) ([
 func (s *statement) addRange(q report.OperationQuery) {
 	moment, both := `created_at`, `(created_at, id)`
 	if q.State.Open() || q.Subscriber != "" {
-		moment, both = `created_at + 0`, `(created_at + 0, id)` // it has been found by something else
+		moment, both = `created_at + 0`, `(created_at + 0, id)` // another condition finds the rows
 	}
 	switch {
 	case q.Last != (report.Cursor{}):
@@ -161,7 +161,7 @@ func (s *statement) addRange(q report.OperationQuery) {
 	}
 }
 
-// OperationAtOffset finds the operation with so many before it, in an index alone.
+// OperationAtOffset finds the operation at an offset, by an index alone.
 func (db *Store) OperationAtOffset(ctx context.Context, q report.OperationQuery, many int) (last report.Cursor, found bool, err error) {
 	var stmt statement
 	stmt.add(`SELECT created_at, id FROM operations WHERE operator_id = ?`, q.OperatorID)

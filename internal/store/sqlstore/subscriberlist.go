@@ -10,8 +10,8 @@ import (
 	"github.com/coaxhq/coax/internal/report"
 )
 
-// ListSubscribers reads a page of an operator's subscribers. What is listed in which
-// order decides where the reading begins.
+// ListSubscribers reads a page of an operator's subscribers. The filter and the order decide
+// which table is read first.
 func (db *Store) ListSubscribers(ctx context.Context, q report.SubscriberQuery) ([]report.Subscriber, error) {
 	var stmt statement
 	switch {
@@ -72,8 +72,8 @@ func addStatus(stmt *statement, q report.SubscriberQuery) {
 	}
 }
 
-// reviewedSubscribers begins with what is in review, of all operators: that is never
-// much, and an index has it. The sum keeps the planner from the index of operators.
+// reviewedSubscribers begins with the operations in review of all operators, which are few
+// and indexed. The sum keeps the planner from the index of operators.
 func reviewedSubscribers(d *Dialect, stmt *statement, q report.SubscriberQuery) {
 	subscriberRow(d, stmt, `''`, `operations r `+d.OrderedJoin+` subscribers s ON s.id = r.subscriber_id`, q)
 	stmt.add(` WHERE r.status = 'needs_review' AND r.operator_id + 0 = ? AND s.operator_id + 0 = ? AND (coalesce(s.expires_at, 0), s.id) > (?, ?)`,
@@ -82,8 +82,8 @@ func reviewedSubscribers(d *Dialect, stmt *statement, q report.SubscriberQuery) 
 	stmt.add(` ORDER BY coalesce(s.expires_at, 0), s.id`)
 }
 
-// searchedSubscribers begins with the terms that begin with the first one. Who has
-// several of these is found by the first of them only.
+// searchedSubscribers begins with the terms that have the first search term as a prefix. A
+// subscriber with several of them is found by the first only.
 func searchedSubscribers(d *Dialect, stmt *statement, q report.SubscriberQuery) {
 	subscriberRow(d, stmt, `t.term`, d.TermSubscribers, q)
 	termsWithin(stmt, q)
@@ -103,7 +103,7 @@ func namedSubscribers(d *Dialect, stmt *statement, q report.SubscriberQuery) {
 	stmt.add(` ORDER BY t.term, t.subscriber_id`)
 }
 
-// TermAtOffset finds the term with so many before it, in an index alone.
+// TermAtOffset finds the term at an offset, by an index alone.
 func (db *Store) TermAtOffset(ctx context.Context, q report.SubscriberQuery, many int) (last report.Cursor, found bool, err error) {
 	var stmt statement
 	stmt.add(`SELECT t.term, t.subscriber_id FROM subscriber_terms t`)
@@ -120,8 +120,8 @@ func (db *Store) TermAtOffset(ctx context.Context, q report.SubscriberQuery, man
 	return places[0], true, nil
 }
 
-// termsWithin are the terms t that a page looks at: those that begin with what is
-// looked for, or the names.
+// termsWithin selects the terms t of a page: those that begin with the search text, or the
+// names.
 func termsWithin(stmt *statement, q report.SubscriberQuery) {
 	if len(q.Terms) > 0 {
 		prefix := q.Terms[0]
@@ -140,7 +140,7 @@ func termsWithin(stmt *statement, q report.SubscriberQuery) {
 
 func expiringSubscribers(d *Dialect, stmt *statement, q report.SubscriberQuery) {
 	subscriberRow(d, stmt, `''`, `subscribers s`, q)
-	// The border is a place too: everybody who expires now has expired.
+	// The bound is a cursor, too: a subscriber who expires now has expired.
 	border := report.Cursor{Number: q.Now.UnixMilli(), ID: report.AfterPrefix("")}
 	from := q.After
 	if q.Status == report.Expired {
@@ -160,8 +160,8 @@ func expiringSubscribers(d *Dialect, stmt *statement, q report.SubscriberQuery) 
 	stmt.add(` ORDER BY s.expires_at, s.id`)
 }
 
-// CountSubscribers counts an operator's subscribers, each once: the stretches of
-// their expiries do not overlap.
+// CountSubscribers counts an operator's subscribers, each once: the ranges of expiries do not
+// overlap.
 func (db *Store) CountSubscribers(ctx context.Context, operatorID int64, now time.Time) (report.SubscriberCounts, error) {
 	var pending, expired, in3, in7, in15, later int
 	at := func(days int) int64 { return now.Add(time.Duration(days) * 24 * time.Hour).UnixMilli() }

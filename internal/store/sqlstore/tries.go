@@ -12,7 +12,7 @@ import (
 	"github.com/coaxhq/coax/internal/login"
 )
 
-// errTriesFull rolls back what was counted under the counters that had room.
+// errTriesFull rolls back the counts under the counters that were below their limit.
 var errTriesFull = errors.New("a counter of tries is at its limit")
 
 // CountTries counts a try under each counter, or under none. It reads first: a try that
@@ -43,9 +43,9 @@ func (db *Store) CountTries(ctx context.Context, at time.Time, window time.Durat
 	return counts, err == nil, err
 }
 
-// countTry counts one try. That there is room for it is in the WHERE clause, not read
-// first: of two tries at once, both are counted, or one is refused. A window from the
-// future is over too: a clock that was set back must not lock anybody out.
+// countTry counts one try. The limit is checked in the WHERE clause, not read first: of two
+// concurrent tries, both are counted, or one is refused. A window in the future is over, too:
+// a clock that was set back must not lock a user out.
 func countTry(tx Tx, at time.Time, window time.Duration, counter login.TryCounter) (login.TryCount, error) {
 	count := login.TryCount{Key: counter.Key}
 	var since sql.NullInt64
@@ -67,7 +67,7 @@ func countTry(tx Tx, at time.Time, window time.Duration, counter login.TryCounte
 	return count, nil
 }
 
-// triesOf reads what counters stand at, and whether one of them is at its limit.
+// triesOf reads counters, and whether one of them is at its limit.
 func (db *Store) triesOf(ctx context.Context, at time.Time, window time.Duration, counters []login.TryCounter) (counts []login.TryCount, full bool, err error) {
 	counts = make([]login.TryCount, len(counters))
 	for i, counter := range counters {

@@ -199,7 +199,7 @@ func moveMoney(tx Tx, action admin.StaffAction, m movement) error {
 	return nil
 }
 
-// Wallet reads an operator's money.
+// Wallet reads an operator's wallet.
 func (db *Store) Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error) {
 	return walletOf(db.engine.Lookup(ctx), operatorID)
 }
@@ -213,8 +213,8 @@ func lockWallet(tx Tx, operatorID int64) (subscription.Wallet, error) {
 	return walletWhere(tx, `w.operator_id = $1 FOR NO KEY UPDATE OF w`, operatorID)
 }
 
-// walletWhere reads the wallet that a condition, a literal of this file, picks
-// out by its operator.
+// walletWhere reads the wallet that a condition, a literal of this file, selects by its
+// operator.
 func walletWhere(from RowQuerier, condition string, operatorID int64) (subscription.Wallet, error) {
 	var balance, held, low int64
 	err := from.QueryRow(`

@@ -257,7 +257,7 @@ func makersLapse(h *harness) {
 		}
 		again, err := s.serviceOf("binu", admin.Finance, at).SubmitTopUp(s.Context(), s.paid("5000", maker))
 		if err != nil || !again.Waits() || again.Already {
-			s.Errorf("proposed anew: %+v, %v", again, err)
+			s.Errorf("proposed again: %+v, %v", again, err)
 		}
 		set(maker, at, change)
 		_, err = s.serviceOf(maker, admin.Finance, at).SubmitTopUp(s.Context(), s.paid("5000", "late "+maker))

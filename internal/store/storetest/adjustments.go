@@ -272,7 +272,7 @@ func importRaces(h *harness) {
 	concurrently(8, func(i int) {
 		batch := rows
 		if i%2 == 1 {
-			batch = backwards // whoever waits for another must not wait in a circle
+			batch = backwards // the batches must not deadlock
 		}
 		added, err := s.ImportSubscribers(s.Context(), staffAction("subscriber import"), batch)
 		if err != nil || added != 0 && added != len(rows) {

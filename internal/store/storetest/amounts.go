@@ -302,7 +302,7 @@ func sumAcrossLogins(h *harness) {
 		made, err := in("asha", admin.Administrator).SubmitLogin(h.Context(), admin.NewLogin{Username: name, Name: name, Role: login.Finance})
 		h.must(err)
 		if made.Waits() {
-			h.Fatalf("login %s waits; want it made, because nobody else could approve it", name)
+			h.Fatalf("login %s waits; want it made, because no other person could approve it", name)
 		}
 	}
 	h.createLogin("independent", admin.Finance)

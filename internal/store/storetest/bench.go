@@ -164,7 +164,7 @@ func (g *ground) renew(n int) error {
 		SubscriberID: g.subscriber(i, n/benchOperators%benchSubscribers), DuplicatesSince: now.Add(-2 * time.Minute),
 	})
 	if err != nil || snapshot.Subscriber == nil {
-		return fmt.Errorf("facts %+v: %w", snapshot, err)
+		return fmt.Errorf("snapshot %+v: %w", snapshot, err)
 	}
 	op, err := g.Reserve(ctx, operation.Draft{SubscriberVersion: snapshot.Subscriber.Version, Operation: operation.Operation{
 		ID: "CX" + request, OperatorID: operator.ID, IdempotencyKey: request, Fingerprint: operation.Fingerprint{KeyID: 7, Sum: make([]byte, 32)},

@@ -32,7 +32,7 @@ func bulkOrphans(h *harness) {
 			found = append(found, row.Number)
 		}
 		if !slices.Equal(found, want) {
-			h.Errorf("astray are %v; want %v", found, want)
+			h.Errorf("orphaned rows are %v; want %v", found, want)
 		}
 	}
 	orphans()

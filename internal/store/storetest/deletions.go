@@ -259,11 +259,11 @@ func releasedOnce(h *harness) {
 			OperatorID: other.operator.ID, Kind: operation.Activate, Mobile: "9800000001", SubscriberID: "100001", PlanID: other.plan.ID, Now: afterwards,
 		})
 		if err != nil {
-			h.Errorf("facts: %v", err)
+			h.Errorf("snapshot: %v", err)
 			return
 		}
 		if snapshot.Subscriber != nil {
-			return // somebody was faster
+			return // another one was faster
 		}
 		switch _, err := other.Reserve(other.Context(), other.activation(name("race", i), "9800000001", snapshot.FreeID)); {
 		case err == nil:

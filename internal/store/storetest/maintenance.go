@@ -90,11 +90,11 @@ func maintenanceStopsReservations(h *harness) {
 		query := operation.SnapshotQuery{OperatorID: s.operator.ID, Kind: kind, Mobile: "9822222222", PlanID: s.plan.ID, Provider: "test"}
 		query.IdempotencyKey = "new"
 		if snapshot := s.snapshot(query); !snapshot.Maintenance || snapshot.KnownID != "" {
-			s.Errorf("%s: facts of a new key are %+v; want maintenance", kind, snapshot)
+			s.Errorf("%s: snapshot of a new key is %+v; want maintenance", kind, snapshot)
 		}
 		query.IdempotencyKey = "before"
 		if snapshot := s.snapshot(query); snapshot.KnownID != open.ID {
-			s.Errorf("%s: facts of a known key are %+v; want %s", kind, snapshot, open.ID)
+			s.Errorf("%s: snapshot of a known key is %+v; want %s", kind, snapshot, open.ID)
 		}
 	}
 	s.settle(open, operation.Success)

@@ -357,7 +357,7 @@ func (w *methodCaller) leases() {
 	w.settle(op, operation.Success, nil)
 	// A subscriber that was just renewed is renewed again.
 	if again := w.snapshot(operation.AdvanceRenew, op.SubscriberID, ""); again.Duplicate != op.ID || len(again.Cycles) == 0 {
-		w.Fatalf("after %s the facts are %+v", op.ID, again)
+		w.Fatalf("after %s the snapshot is %+v", op.ID, again)
 	}
 }
 

@@ -410,7 +410,7 @@ func tenancy(h *harness) {
 			s.Errorf("subscription %v: %v, %v", by, found, err)
 		}
 		if snapshot := s.snapshot(operation.SnapshotQuery{OperatorID: stranger, Kind: operation.Renew, SubscriberID: by[0], Mobile: by[1]}); snapshot.Subscriber != nil {
-			s.Errorf("facts %v show another operator's customer", by)
+			s.Errorf("snapshots %v show another operator's customer", by)
 		}
 	}
 	// The number is unique in the whole service, and an activation sees that.

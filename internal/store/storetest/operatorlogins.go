@@ -114,7 +114,7 @@ func ownerStaysWithin(h *harness) {
 		"change another operator": func() error {
 			return first(h.ChangeOperator(h.Context(), ownersAct(admin.OperatorSet, mine.ID), other.ID, admin.OperatorChange{SecondFactorRequired: &required}))
 		},
-		"act for nobody": func() error {
+		"action for a missing operator": func() error {
 			return h.RevokeKey(h.Context(), ownersAct(admin.KeyRevoke, -1), myKey.ID)
 		},
 	} {

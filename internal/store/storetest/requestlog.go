@@ -75,11 +75,11 @@ func callFoundAgain(h *harness) {
 	log.Record(sent)
 	found := h.search(log, operator, requestlog.Query{}).Entries
 	if len(found) != 1 || found[0].Signature == nil || found[0].ID == "" {
-		h.Fatalf("found %+v; want the one call with its evidence", found)
+		h.Fatalf("found %+v; want the one call with its signature details", found)
 	}
 	got, want := found[0], sent
 	if *got.Signature != *want.Signature {
-		h.Errorf("evidence = %+v; want %+v", *got.Signature, *want.Signature)
+		h.Errorf("signature details = %+v; want %+v", *got.Signature, *want.Signature)
 	}
 	id := got.ID
 	got.Signature, want.Signature, got.ID = nil, nil, ""

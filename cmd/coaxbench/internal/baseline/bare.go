@@ -1,7 +1,6 @@
-// Package baseline has what the service's figures are held against: what the
-// parts it is made of can do by themselves, on the same machine and in the same
-// minutes. A baseline that is slower than it could be would flatter the service,
-// so each is as lean as it can be written.
+// Package baseline has the baselines of the service's figures: what its parts can do by
+// themselves on the same machine. A slow baseline would flatter the service, so each is as
+// lean as possible.
 package baseline
 
 import (

@@ -27,7 +27,7 @@ initial connection time = 101.234 ms
 tps = 4936.052000 (without initial connection time)
 `
 
-func TestWhatPgbenchPrintsIsRead(t *testing.T) {
+func TestPgbench_ParsesOutput(t *testing.T) {
 	for name, text := range map[string]string{
 		"version 15": pgbenchText,
 		"version 13": strings.Replace(strings.Replace(pgbenchText, "number of failed transactions: 0 (0.000%)\n", "", 1),
@@ -53,7 +53,7 @@ func TestWhatPgbenchPrintsIsRead(t *testing.T) {
 	}
 }
 
-func TestTheBareHandlerAnswersWithTheSameBytes(t *testing.T) {
+func TestBareHandler_SameBytes(t *testing.T) {
 	// A certificate that is good for example.com, from the standard library.
 	template := httptest.NewTLSServer(nil)
 	defer template.Close()

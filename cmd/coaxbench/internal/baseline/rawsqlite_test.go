@@ -9,7 +9,7 @@ import (
 
 // What the baseline writes is what a renewal leaves: each table has its row for
 // each operation, and the money adds up.
-func TestTheRawStoreWritesEveryRowOfARenewal(t *testing.T) {
+func TestRawSQLite_WritesAllRowsOfARenewal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "raw.db")
 	raw, err := OpenRawSQLite(t.Context(), path, 10, 100)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/coaxhq/coax/cmd/coaxbench/internal/latency"
 )
 
-func TestTheMedianIsTheOneInTheMiddle(t *testing.T) {
+func TestMedian(t *testing.T) {
 	for _, test := range []struct {
 		numbers []float64
 		want    float64
@@ -29,7 +29,7 @@ func TestTheMedianIsTheOneInTheMiddle(t *testing.T) {
 	}
 }
 
-func TestEachNumberOfAFigureIsAMedian(t *testing.T) {
+func TestFigure_Medians(t *testing.T) {
 	var f Figure
 	for _, run := range []Run{
 		{Requests: 10, PerSecond: 100, Latency: latency.Summary{P50: 3, P95: 1, P99: 9}, CPU: map[string]float64{"service": 50}},
@@ -52,7 +52,7 @@ func figureOf(name string, perSecond ...float64) *Figure {
 	return f
 }
 
-func TestARatioIsMetOrNot(t *testing.T) {
+func TestRatio_Met(t *testing.T) {
 	below := figureOf("bare", 1000, 2000, 4000)
 	for _, test := range []struct {
 		ours  *Figure
@@ -104,7 +104,7 @@ func report() *Report {
 	}
 }
 
-func TestTheTableSaysWhatWasMeasuredAndWhatWasAsked(t *testing.T) {
+func TestReport_Text(t *testing.T) {
 	var text strings.Builder
 	if err := report().WriteText(&text); err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ problem: something was wrong
 	}
 }
 
-func TestTheReportIsAlsoForPrograms(t *testing.T) {
+func TestReport_JSON(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
 	if err := report().WriteJSON(file); err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestTheReportIsAlsoForPrograms(t *testing.T) {
 	}
 }
 
-func TestTheMachineIsNamed(t *testing.T) {
+func TestReport_Machine(t *testing.T) {
 	if m := ThisMachine(); m.Cores < 1 || !strings.Contains(m.System, "/") {
 		t.Errorf("%+v", m)
 	}

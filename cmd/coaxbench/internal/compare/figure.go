@@ -1,5 +1,5 @@
-// Package compare holds figures against each other that were taken in turn, in
-// the same minutes on the same machine, and says which of them are good enough.
+// Package compare compares figures that were measured in turn on the same machine, and checks
+// them against thresholds.
 package compare
 
 import (
@@ -18,14 +18,13 @@ type Run struct {
 	CPU map[string]float64 `json:"cpu_us_per_request"`
 }
 
-// Figure is what several runs of one kind come to: each of its numbers is the
-// median of theirs.
+// Figure summarises several runs: each of its numbers is the median of theirs.
 type Figure struct {
 	Name string `json:"name"`
 	// Clients at once; Rate is that of an open loop, and 0 for a closed one.
 	Clients int     `json:"clients,omitempty"`
 	Rate    float64 `json:"rate,omitempty"`
-	// Baseline: it is not of the service, but what that is held against.
+	// Baseline is set if it is not of the service, but a baseline.
 	Baseline bool  `json:"baseline,omitempty"`
 	Median   Run   `json:"median"`
 	Runs     []Run `json:"runs"`
@@ -118,9 +117,8 @@ func LatencyRatioOf(name string, over, under *Figure, atMost float64) Ratio {
 	return r
 }
 
-// divide takes the median of what the rounds come to, and not the quotient of two
-// medians: on a machine that becomes slower meanwhile, that would hold a run of one
-// minute against a run of another.
+// divide returns the median of the rounds' ratios, not the ratio of two medians: on a machine
+// that becomes slower, that would compare runs of different rounds.
 func (r *Ratio) divide(over, under *Figure, number func(Run) float64) {
 	for i := range min(len(over.Runs), len(under.Runs)) {
 		if below := number(under.Runs[i]); below > 0 {

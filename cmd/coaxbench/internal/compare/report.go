@@ -16,8 +16,7 @@ import (
 type Report struct {
 	Began time.Time `json:"began"`
 	Took  float64   `json:"took_seconds"`
-	// Quick: it was only to see that everything works, and its figures mean
-	// nothing.
+	// Quick is set for a test run, whose figures mean nothing.
 	Quick   bool      `json:"quick"`
 	Program string    `json:"program"`
 	Machine Machine   `json:"machine"`
@@ -41,12 +40,12 @@ type Machine struct {
 	MemoryMB  int64  `json:"memory_mb"`
 }
 
-// Books is what a store has, beside what the bench was told.
+// Books compares a store with the answers.
 type Books struct {
 	Store string `json:"store"`
 	// Answered is how often the service said 200 to a renewal.
 	Answered uint64 `json:"answered"`
-	// Verified were left in doubt, and found to have been carried out since.
+	// Verified counts renewals with an unknown outcome that were verified later.
 	Verified uint64 `json:"verified"`
 	// Ledger is how many charges its books have; Charged what they come to.
 	Ledger  uint64 `json:"ledger_lines"`

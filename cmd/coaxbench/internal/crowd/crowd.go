@@ -1,7 +1,6 @@
-// Package crowd fills an empty store with the many operators and subscribers that
-// a load is carried by. Staff's own service makes the plans, the operators and their
-// keys; the subscribers, who are a hundred for each operator, are written past it,
-// for only their number makes it slow.
+// Package crowd fills an empty store with the operators and subscribers of a load. Plans,
+// operators and keys are created by the admin service; the subscribers, a hundred for each
+// operator, are written by SQL, which is faster.
 package crowd
 
 import (
@@ -18,37 +17,37 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// Size is how many there are to be.
+// Size is the size of a crowd.
 type Size struct {
 	Operators   int `json:"operators"`
 	Subscribers int `json:"subscribers"`
 	Plans       int `json:"plans"`
-	// InDoubt is how many subscribers there are besides, of whom the provider never
-	// says at once what it has done.
-	InDoubt int `json:"in_doubt"`
+	// UnknownOutcome is the number of additional subscribers whose orders the provider
+	// carries out without a reply.
+	UnknownOutcome int `json:"in_doubt"`
 }
 
-// Crowd is who is in a store, ready to call.
+// Crowd is the accounts and plans of a store.
 type Crowd struct {
 	Accounts []*generator.Account
 	Plans    []string
-	// InDoubt are the operators of those whose renewals are left in doubt.
-	InDoubt []*generator.Account
+	// UnknownOutcome are the operators of the subscribers whose renewals get no reply.
+	UnknownOutcome []*generator.Account
 }
 
 const (
-	// price is every plan's, in paise.
+	// price is the price of every plan, in paise.
 	price = 199_00
 	// purchases is how many renewals each operator has money for.
 	purchases = 1_000_000
-	// inDoubtOperators share those whose renewals are left in doubt.
-	inDoubtOperators = 8
-	// dropped is where their numbers begin: the simulator does what it is asked for
-	// these and hangs up without an answer.
+	// unknownOperators is the number of operators of Size.UnknownOutcome.
+	unknownOperators = 8
+	// dropped is the first of their mobile numbers: for these, the simulator carries an order
+	// out and closes the connection without a reply.
 	dropped = 90_0009_0000
 )
 
-// Make makes plans of a component that the provider sells, operators and keys.
+// Make creates plans of a component that the provider sells, operators and keys.
 func Make(ctx context.Context, service *admin.Service, component string, size Size) (Crowd, error) {
 	var c Crowd
 	for i := range size.Plans {
@@ -61,7 +60,7 @@ func Make(ctx context.Context, service *admin.Service, component string, size Si
 		}
 		c.Plans = append(c.Plans, plan.ID)
 	}
-	operators, err := growth.MakeOperators(ctx, service, size.Operators+inDoubtOperators, money.Paise(price*purchases), func() {})
+	operators, err := growth.MakeOperators(ctx, service, size.Operators+unknownOperators, money.Paise(price*purchases), func() {})
 	if err != nil {
 		return c, err
 	}
@@ -70,16 +69,16 @@ func Make(ctx context.Context, service *admin.Service, component string, size Si
 		if i < size.Operators {
 			c.Accounts = append(c.Accounts, account)
 		} else {
-			c.InDoubt = append(c.InDoubt, account)
+			c.UnknownOutcome = append(c.UnknownOutcome, account)
 		}
 	}
 	// Numbers that no Indian mobile has begin with 1.
 	deal(c.Accounts, size.Subscribers, 1_000_000_000)
-	deal(c.InDoubt, size.InDoubt, dropped)
+	deal(c.UnknownOutcome, size.UnknownOutcome, dropped)
 	return c, nil
 }
 
-// deal gives each account its part of so many subscribers.
+// deal distributes subscribers to the accounts.
 func deal(accounts []*generator.Account, subscribers, from int) {
 	for i := range subscribers {
 		account := accounts[i%len(accounts)]
@@ -87,14 +86,14 @@ func deal(accounts []*generator.Account, subscribers, from int) {
 	}
 }
 
-// row is one subscriber, as both stores keep one: with a first cycle that no
-// operation has paid for, like everybody who comes from another system.
+// row is one subscriber with a first cycle that no operation has paid for, like an imported
+// subscriber.
 type row struct {
 	id       string
 	operator int64
 }
 
-func (c Crowd) everybody() []*generator.Account { return slices.Concat(c.Accounts, c.InDoubt) }
+func (c Crowd) everybody() []*generator.Account { return slices.Concat(c.Accounts, c.UnknownOutcome) }
 
 func (c Crowd) rows() []row {
 	var rows []row
@@ -109,19 +108,19 @@ func (c Crowd) rows() []row {
 // term is how long subscribers are paid for when the load begins.
 const term = 30 * 24 * time.Hour
 
-// acts are staff's word for where the subscribers came from, each chained to the
-// one before it: without them an audit would find strangers.
-func (c Crowd) acts(previous []byte, now time.Time) []admin.AuditEntry {
+// actions returns the staff actions of the import, each chained to the one before it; the audit
+// requires them.
+func (c Crowd) actions(previous []byte, now time.Time) []admin.AuditEntry {
 	accounts := c.everybody()
-	acts := make([]admin.AuditEntry, len(accounts))
+	actions := make([]admin.AuditEntry, len(accounts))
 	for i, account := range accounts {
-		acts[i] = admin.AuditEntry{
+		actions[i] = admin.AuditEntry{
 			StaffAction: admin.StaffAction{Actor: "bench", Action: "subscriber import", At: now},
 			OperatorID:  account.OperatorID, Subject: fmt.Sprintf("subscribers of lco %d", account.OperatorID),
 			After: fmt.Sprintf(`{"imported":%d}`, len(account.Subscribers)),
 		}
-		previous = acts[i].ChainHash(previous)
-		acts[i].Hash = previous
+		previous = actions[i].ChainHash(previous)
+		actions[i].Hash = previous
 	}
-	return acts
+	return actions
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// SubscribeSQLite writes the subscribers into a file that nobody else has open.
+// SubscribeSQLite writes the subscribers into a file that no other process has open.
 func (c Crowd) SubscribeSQLite(ctx context.Context, path string, now time.Time) error {
 	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
 	db, err := sql.Open("sqlite", "file:"+escaped+"?mode=rw&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)")
@@ -51,14 +51,14 @@ func (c Crowd) SubscribeSQLite(ctx context.Context, path string, now time.Time) 
 	}
 	var head []byte
 	if err := tx.QueryRowContext(ctx, `SELECT hash FROM staff_acts ORDER BY id DESC LIMIT 1`).Scan(&head); err != nil {
-		return fmt.Errorf("read the last act of staff: %w", err)
+		return fmt.Errorf("read the last staff action: %w", err)
 	}
-	for _, act := range c.acts(head, now) {
+	for _, action := range c.actions(head, now) {
 		if _, err := tx.ExecContext(ctx, `
 			INSERT INTO staff_acts (operator_id, actor, action, subject, before_state, after_state, reason, at, hash)
 			VALUES (?1, ?2, ?3, ?4, '', ?5, '', ?6, ?7)`,
-			act.OperatorID, act.Actor, act.Action, act.Subject, act.After, act.At.UnixMilli(), act.Hash); err != nil {
-			return fmt.Errorf("write an act of staff: %w", err)
+			action.OperatorID, action.Actor, action.Action, action.Subject, action.After, action.At.UnixMilli(), action.Hash); err != nil {
+			return fmt.Errorf("write a staff action: %w", err)
 		}
 	}
 	return tx.Commit()
@@ -92,35 +92,34 @@ func (c Crowd) SubscribePostgres(ctx context.Context, url string, now time.Time)
 		})); err != nil {
 		return fmt.Errorf("write their cycles: %w", err)
 	}
-	if err := c.copyActs(ctx, tx, now); err != nil {
-		return fmt.Errorf("write acts of staff: %w", err)
+	if err := c.copyActions(ctx, tx, now); err != nil {
+		return fmt.Errorf("write staff actions: %w", err)
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return err
 	}
-	// A service that has been in use has been analysed; this one was filled a
-	// moment ago.
+	// A database in use has statistics; this one was filled a moment ago.
 	_, err = connection.Exec(ctx, "ANALYZE")
 	return err
 }
 
-// copyActs lengthens the chain of staff's acts, whose end PostgreSQL's schema
-// keeps in a row of its own.
-func (c Crowd) copyActs(ctx context.Context, tx pgx.Tx, now time.Time) error {
+// copyActions adds to the chain of staff actions, and updates the row that PostgreSQL's schema
+// has for its end.
+func (c Crowd) copyActions(ctx context.Context, tx pgx.Tx, now time.Time) error {
 	var last int64
 	var head []byte
 	if err := tx.QueryRow(ctx, `SELECT last_id, head FROM staff_chain FOR NO KEY UPDATE`).Scan(&last, &head); err != nil {
 		return err
 	}
-	acts := c.acts(head, now)
+	actions := c.actions(head, now)
 	if _, err := tx.CopyFrom(ctx, pgx.Identifier{"staff_acts"},
 		[]string{"id", "operator_id", "actor", "action", "subject", "before_state", "after_state", "reason", "at", "hash"},
-		pgx.CopyFromSlice(len(acts), func(i int) ([]any, error) {
-			a := acts[i]
+		pgx.CopyFromSlice(len(actions), func(i int) ([]any, error) {
+			a := actions[i]
 			return []any{last + int64(i) + 1, a.OperatorID, a.Actor, a.Action, a.Subject, "", a.After, "", a.At.UnixMilli(), a.Hash}, nil
 		})); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `UPDATE staff_chain SET last_id = $1, head = $2`, last+int64(len(acts)), acts[len(acts)-1].Hash)
+	_, err := tx.Exec(ctx, `UPDATE staff_chain SET last_id = $1, head = $2`, last+int64(len(actions)), actions[len(actions)-1].Hash)
 	return err
 }

@@ -1,9 +1,8 @@
-// Package generator loads a service from the same machine, and costs as little of
-// it as honesty allows: what it takes, the service it measures does not get. It
-// speaks HTTP/1.1 over TLS itself, one kept connection for each client, with
-// requests that are written and signed without garbage. Every request has a
-// fresh nonce and a true signature, and every answer's framing, status, code and
-// request id are checked.
+// Package generator loads a service from the same machine with as little CPU time as possible,
+// because the measured service shares the CPU. It implements HTTP/1.1 over TLS, with one
+// persistent connection for each client, and writes and signs requests without allocations.
+// Every request has a fresh nonce and a valid signature, and every answer's framing, status,
+// code and request id are checked.
 package generator
 
 import (
@@ -15,7 +14,7 @@ import (
 	"github.com/coaxhq/coax/cmd/coaxbench/internal/load"
 )
 
-// Account is an operator that requests are sent as. It is one client's at a time.
+// Account is an operator that sends requests. One client uses it at a time.
 type Account struct {
 	OperatorID  int64
 	Subscribers []string
@@ -38,13 +37,11 @@ func NewAccount(operatorID int64, key, secret string) *Account {
 	return &Account{OperatorID: operatorID, key: key, mac: hmac.New(sha256.New, []byte(secret)), aside: map[int]bool{}}
 }
 
-// NothingOpen takes back those who were put aside: whatever had been left open is
-// settled by now.
+// NothingOpen makes all subscribers available again, after their operations are settled.
 func (a *Account) NothingOpen() { clear(a.aside) }
 
-// renewal is the next subscriber and plan, by their places. False says that all
-// pairs were used too recently: a renewal must not repeat another within two
-// minutes.
+// renewal returns the indexes of the next subscriber and plan; false if all pairs were used
+// too recently: the same renewal is refused for two minutes.
 func (a *Account) renewal(plans int, now time.Time) (subscriber, plan int, found bool) {
 	if len(a.lastRound) < plans {
 		a.lastRound = make([]time.Time, plans)

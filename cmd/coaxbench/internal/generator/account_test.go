@@ -7,7 +7,7 @@ import (
 	"github.com/coaxhq/coax/cmd/coaxbench/internal/load"
 )
 
-func TestNoSubscriberIsRenewedTwiceWithAPlanWithinTheRest(t *testing.T) {
+func TestAccount_RenewalsRestPerPlan(t *testing.T) {
 	account := NewAccount(1, "key", "secret")
 	account.Subscribers = []string{"a", "b", "c"}
 	const plans = 2
@@ -36,7 +36,7 @@ func TestNoSubscriberIsRenewedTwiceWithAPlanWithinTheRest(t *testing.T) {
 	}
 }
 
-func TestWhoseRenewalMayBeOpenIsLeftAlone(t *testing.T) {
+func TestAccount_SkipsOpenRenewals(t *testing.T) {
 	account := NewAccount(1, "key", "secret")
 	account.Subscribers = []string{"a", "b", "c"}
 	account.aside[1] = true

@@ -11,18 +11,18 @@ import (
 	"github.com/coaxhq/coax/cmd/coaxbench/internal/load"
 )
 
-// The one answer that a load is to get: okay, or in doubt where that is wanted.
+// The expected answer of a load: success, or an unknown outcome if Load.UnknownOutcome is set.
 const (
-	okay    = "200 OK"
-	inDoubt = "202 PENDING_REVIEW"
+	okay           = "200 OK"
+	unknownOutcome = "202 PENDING_REVIEW"
 )
 
-// client has one request on its way at a time.
+// client sends one request at a time.
 type client struct {
 	*run
 	conn   conn
 	scribe *scribe
-	// ask sends a request and judges its answer.
+	// ask sends a request and checks its answer.
 	ask      func(context.Context, shot) (load.Answer, error)
 	accounts []*Account
 	at       int
@@ -38,17 +38,16 @@ type client struct {
 	sent             int
 }
 
-// closedLoop sends the next request when the last is answered. Its time counts
-// from when it is begun to be written.
+// closedLoop sends the next request after the last answer. Latency is measured from the start
+// of writing the request.
 func (c *client) closedLoop(ctx context.Context) {
 	for now := time.Now(); !c.stopped(ctx) && now.Before(c.end); {
 		now = c.send(ctx, now)
 	}
 }
 
-// openLoop sends a request for each moment that is due. Its time counts from that
-// moment, so that waiting for a free client is part of it: who is served late has
-// been waiting, whoever's fault it was.
+// openLoop sends a request for each scheduled time. Latency is measured from that time, so
+// that it includes the wait for a free client.
 func (c *client) openLoop(ctx context.Context, due <-chan time.Time) {
 	for moment := range due {
 		if c.stopped(ctx) {
@@ -58,7 +57,7 @@ func (c *client) openLoop(ctx context.Context, due <-chan time.Time) {
 	}
 }
 
-// send makes the next request, and returns when its answer was read.
+// send sends the next request and reads its answer.
 func (c *client) send(ctx context.Context, since time.Time) time.Time {
 	shot, found := c.next(since)
 	if !found {
@@ -68,7 +67,7 @@ func (c *client) send(ctx context.Context, since time.Time) time.Time {
 	got, err := c.ask(ctx, shot)
 	now := time.Now()
 	if ctx.Err() != nil {
-		// Whatever it was, it was we who hung up; but not before it was sent.
+		// The load has ended and closed the connection, after the request was sent.
 		got, err = load.Answer{Code: "cut off"}, nil
 	}
 	if err != nil {
@@ -78,7 +77,7 @@ func (c *client) send(ctx context.Context, since time.Time) time.Time {
 	return now
 }
 
-// next is the accounts' requests in turn.
+// next returns the next request, of the accounts in turn.
 func (c *client) next(now time.Time) (shot, bool) {
 	account := c.accounts[c.at]
 	c.at = (c.at + 1) % len(c.accounts)
@@ -105,7 +104,7 @@ func (c *client) renewal(account *Account, subscriber, plan int) shot {
 	return shot{account: account, method: http.MethodPost, path: "/api/v1/renew", body: c.body, key: c.key, names: id, subscriber: subscriber}
 }
 
-// exchange sends a request and judges its answer.
+// exchange sends a request and checks its answer.
 func (c *client) exchange(ctx context.Context, of shot) (load.Answer, error) {
 	if err := c.conn.open(ctx); err != nil {
 		return load.Answer{}, err
@@ -127,7 +126,7 @@ func (c *client) exchange(ctx context.Context, of shot) (load.Answer, error) {
 	return load.Answer{Status: a.status, Code: code}, nil
 }
 
-// isAbout reports whether the answer names the subscriber that was asked for.
+// isAbout reports whether the answer names the requested subscriber.
 func (c *client) isAbout(a answer, id string) bool {
 	c.named = append(append(append(c.named[:0], `"subscriber_id":"`...), id...), '"')
 	return bytes.Contains(a.body, c.named)

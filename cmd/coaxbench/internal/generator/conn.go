@@ -29,8 +29,8 @@ type conn struct {
 	buffer []byte
 }
 
-// open makes sure that there is a connection. It has no deadline, each change of
-// which would cost a timer: whoever runs the load cuts what takes too long.
+// open connects if necessary. There are no deadlines, which would cost a timer for each
+// request: the load cuts slow connections.
 func (c *conn) open(ctx context.Context) error {
 	if c.tls != nil {
 		return nil
@@ -45,7 +45,7 @@ func (c *conn) open(ctx context.Context) error {
 	return nil
 }
 
-// cut ends whatever is under way, from any goroutine.
+// cut closes the connection, from any goroutine.
 func (c *conn) cut() {
 	if open := c.under.Load(); open != nil {
 		_ = open.NetConn().Close()
@@ -59,7 +59,7 @@ func (c *conn) close() {
 	}
 }
 
-// answer is what came back. Its bytes are good until the next exchange.
+// answer is a response. Its bytes are valid until the next exchange.
 type answer struct {
 	status    int
 	requestID []byte
@@ -69,8 +69,8 @@ type answer struct {
 	body      []byte
 }
 
-// exchange sends a request and reads its whole answer. After an error the
-// connection is closed: where the next answer would begin is not known.
+// exchange sends a request and reads its whole answer. After an error the connection is closed,
+// because the start of the next answer is unknown.
 func (c *conn) exchange(request []byte) (answer, error) {
 	if _, err := c.tls.Write(request); err != nil {
 		c.close()
@@ -128,8 +128,8 @@ func (c *conn) read() (answer, error) {
 	return a, nil
 }
 
-// readHead reads the status line and the headers that matter here. An answer
-// without a length is refused: without it nobody knows where it ends.
+// readHead reads the status line and the headers that are used here. An answer without a
+// length is refused.
 func readHead(head []byte) (a answer, length int, err error) {
 	length = -1
 	line, rest, _ := bytes.Cut(head, []byte("\r\n"))

@@ -12,7 +12,7 @@ import (
 	"github.com/coaxhq/coax/cmd/coaxbench/internal/load"
 )
 
-// Load is how to load, with what and for how long.
+// Load configures a load.
 type Load struct {
 	// Targets are the addresses; the clients are spread over them.
 	Targets []Target
@@ -30,26 +30,26 @@ type Load struct {
 	// Burst has them come together, as many as make the rate, so often; 0 has each
 	// come at a moment of its own.
 	Burst time.Duration
-	// InDoubt is for renewals of which the provider does not say what became: each
-	// is to be left open, where it is to be done otherwise.
-	InDoubt          bool
+	// UnknownOutcome expects that every renewal stays pending, because the provider does not
+	// reply; otherwise every renewal must succeed.
+	UnknownOutcome   bool
 	Warmup, Duration time.Duration
 	// Begin is called when the measuring begins, and End when it is over.
 	Begin, End func()
-	// Progress is told once a second how many were answered since Begin.
+	// Progress is called once a second with the number of answers since Begin.
 	Progress func(elapsed time.Duration, requests uint64)
 }
 
 const (
-	// patience is how long the last answers may take once nothing more is sent.
-	patience = time.Minute
+	// drainTimeout is how long the last answers may take after the last request.
+	drainTimeout = time.Minute
 	// lostAfter is how many requests in a row a client sends in vain before the
 	// service counts as gone.
 	lostAfter = 10
 	exhausted = "every subscriber was renewed with every plan within the last two minutes"
 )
 
-// Result is what a load came to.
+// Result is the result of a load.
 type Result struct {
 	// Requests were sent, or meant to be, after the warm-up; Seconds is until the
 	// last of them was answered.
@@ -61,11 +61,11 @@ type Result struct {
 	Answers map[string]uint64 `json:"answers"`
 	// Tally is what all answers mean for money, if they were to renewals.
 	Tally load.Tally `json:"-"`
-	// Problems is what no sound service, and no sound load, has.
+	// Problems are wrong answers and mistakes of the load itself.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// Run loads, and returns when everything that was sent is answered.
+// Run sends the load, and returns after the last answer.
 func (l Load) Run(ctx context.Context) (Result, error) {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -89,8 +89,8 @@ func (l Load) Run(ctx context.Context) (Result, error) {
 	}
 	r.from = time.Now()
 	r.measureFrom, r.end = r.from.Add(l.Warmup), r.from.Add(l.Warmup+l.Duration)
-	lost := time.AfterFunc(time.Until(r.end)+patience, func() {
-		r.stop(fmt.Sprintf("requests were still without an answer %s after the last was due", patience))
+	lost := time.AfterFunc(time.Until(r.end)+drainTimeout, func() {
+		r.stop(fmt.Sprintf("requests were still without an answer %s after the last was due", drainTimeout))
 		stop()
 	})
 	defer lost.Stop()
@@ -110,7 +110,7 @@ type run struct {
 func (r *run) stop(why string)                  { r.why.CompareAndSwap(nil, &why) }
 func (r *run) stopped(ctx context.Context) bool { return r.why.Load() != nil || ctx.Err() != nil }
 
-// work lets the clients go, and tells whoever watches.
+// work starts the clients and reports progress.
 func (r *run) work(ctx context.Context, clients []*client) {
 	begun := make(chan struct{})
 	beginning := time.AfterFunc(time.Until(r.measureFrom), func() {
@@ -189,8 +189,8 @@ func (r *run) result(clients []*client) Result {
 		result.Seconds, result.PerSecond = elapsed, float64(result.Requests)/elapsed
 	}
 	wrong := maps.Clone(result.Answers)
-	if r.load.InDoubt {
-		delete(wrong, inDoubt)
+	if r.load.UnknownOutcome {
+		delete(wrong, unknownOutcome)
 	} else {
 		delete(wrong, okay)
 	}

@@ -46,7 +46,7 @@ func envelope(w http.ResponseWriter, status int, id, code, data string) {
 	_, _ = io.WriteString(w, body)
 }
 
-func TestALoadCountsWhatTheServiceHasServed(t *testing.T) {
+func TestLoad_CountsAnswers(t *testing.T) {
 	var served, begun, ended atomic.Uint64
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		served.Add(1)
@@ -83,14 +83,14 @@ func TestALoadCountsWhatTheServiceHasServed(t *testing.T) {
 	}
 }
 
-func TestALoadThatIsToBeLeftInDoubtDemandsThatItIs(t *testing.T) {
+func TestLoad_RequiresUnknownOutcomes(t *testing.T) {
 	run := func(status int, code string) Result {
 		target := serviceWith(t, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			envelope(w, status, "req_1", code, "")
 		})
 		load := Load{
-			Targets: []Target{target}, Accounts: accounts(2), Plans: []string{"A"}, InDoubt: true,
+			Targets: []Target{target}, Accounts: accounts(2), Plans: []string{"A"}, UnknownOutcome: true,
 			Clients: 2, Rate: 100, Burst: 50 * time.Millisecond, Duration: 100 * time.Millisecond, Mark: "test",
 		}
 		result, err := load.Run(t.Context())
@@ -107,7 +107,7 @@ func TestALoadThatIsToBeLeftInDoubtDemandsThatItIs(t *testing.T) {
 	}
 }
 
-func TestALoadNoticesEveryWrongAnswer(t *testing.T) {
+func TestLoad_ReportsWrongAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		handler http.HandlerFunc
 		want    string
@@ -151,7 +151,7 @@ func TestALoadNoticesEveryWrongAnswer(t *testing.T) {
 	}
 }
 
-func TestALoadEndsWhenNobodyIsThere(t *testing.T) {
+func TestLoad_EndsWithoutServer(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	address := server.Listener.Addr().String()
 	server.Close()
@@ -161,7 +161,7 @@ func TestALoadEndsWhenNobodyIsThere(t *testing.T) {
 	}
 }
 
-func TestHeadsAreReadAsTheyAreWritten(t *testing.T) {
+func TestReadHead(t *testing.T) {
 	for _, test := range []struct {
 		name, head string
 		status     int

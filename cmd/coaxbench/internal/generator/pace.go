@@ -2,8 +2,8 @@ package generator
 
 import "time"
 
-// schedule is when the requests of an open loop are meant to be sent: evenly, at
-// a rate that does not ask how the service is doing.
+// schedule has the times at which an open loop sends requests: evenly, at a rate that does not
+// depend on the answers.
 type schedule struct {
 	begin, end time.Time
 	every      time.Duration
@@ -15,9 +15,9 @@ type schedule struct {
 	sleep func(time.Duration)
 }
 
-// run puts each moment into due when it has come, and closes due at the end. It
-// never waits for anybody to take one: a moment that finds all clients busy waits
-// in due, and its request's time counts from the moment.
+// run sends each scheduled time to due when it comes, and closes due at the end. It never
+// blocks: if all clients are busy, the time waits in due, and the request's latency is measured
+// from it.
 func (s schedule) run(due chan<- time.Time, stopped func() bool) {
 	defer close(due)
 	for at := s.begin; at.Before(s.end) && !stopped(); at = at.Add(s.every * time.Duration(s.together)) {

@@ -10,7 +10,7 @@ import (
 	"github.com/coaxhq/coax/cmd/coaxbench/internal/load"
 )
 
-func TestAScheduleIsKeptWhateverComesBack(t *testing.T) {
+func TestSchedule_IgnoresAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		s := schedule{begin: begin, end: begin.Add(time.Second), every: 10 * time.Millisecond, together: 1, now: time.Now, sleep: time.Sleep}
@@ -33,7 +33,7 @@ func TestAScheduleIsKeptWhateverComesBack(t *testing.T) {
 	})
 }
 
-func TestABurstComesAtOnceAndMakesTheSameRate(t *testing.T) {
+func TestSchedule_BurstsKeepTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		s := schedule{begin: begin, end: begin.Add(time.Second), every: 10 * time.Millisecond, together: 25, now: time.Now, sleep: time.Sleep}
@@ -50,7 +50,7 @@ func TestABurstComesAtOnceAndMakesTheSameRate(t *testing.T) {
 	})
 }
 
-func TestAScheduleEndsWhenTheLoadDoes(t *testing.T) {
+func TestSchedule_EndsWithTheLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		s := schedule{begin: begin, end: begin.Add(time.Hour), every: time.Millisecond, together: 1, now: time.Now, sleep: time.Sleep}
@@ -64,7 +64,7 @@ func TestAScheduleEndsWhenTheLoadDoes(t *testing.T) {
 
 // A service that stands still for a second keeps everybody waiting who would have
 // come in that second. A generator that waits along with it would count one.
-func TestWhoIsServedLateHasBeenWaitingSinceItsMoment(t *testing.T) {
+func TestSchedule_LatencyIncludesQueueing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		r := &run{load: Load{Rate: 100}, from: begin, measureFrom: begin, end: begin.Add(10 * time.Second)}
@@ -102,7 +102,7 @@ func TestWhoIsServedLateHasBeenWaitingSinceItsMoment(t *testing.T) {
 }
 
 // In a closed loop the same second is one request's.
-func TestAClosedLoopCountsWhatItSent(t *testing.T) {
+func TestClosedLoop_CountsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		r := &run{from: begin, measureFrom: begin.Add(time.Second), end: begin.Add(3 * time.Second)}

@@ -14,7 +14,7 @@ import (
 
 // What is written here by hand has to be what the contract's own code would sign,
 // and what net/http reads.
-func TestRequestsAreSignedAsTheContractSays(t *testing.T) {
+func TestRequest_Signature(t *testing.T) {
 	const secret = "cxs_0123456789abcdef"
 	account := NewAccount(7, "cxk_key", secret)
 	s := newScribe("127.0.0.1:8443")
@@ -54,8 +54,8 @@ func TestRequestsAreSignedAsTheContractSays(t *testing.T) {
 	}
 }
 
-// What the generator takes of the machine, the service does not get.
-func TestRequestsAreWrittenWithoutGarbage(t *testing.T) {
+// The generator shares the CPU with the measured service.
+func TestRequest_NoAllocations(t *testing.T) {
 	account := NewAccount(7, "cxk_key", "cxs_secret")
 	s := newScribe("127.0.0.1:8443")
 	body, key := []byte(`{"subscriber_id":"1","plan_id":"P"}`), []byte("order-4711")

@@ -56,8 +56,8 @@ type Size struct {
 	Renewals bool
 }
 
-// Accounts are operators, plans and subscribers of the bench's own, in a store
-// whose other operators it leaves alone.
+// Accounts are the operators, plans and subscribers that were created for the load; other
+// operators of the store are not touched.
 type Accounts struct {
 	Name      string
 	Operators []*Operator
@@ -80,8 +80,8 @@ type Operator struct {
 	transactions []string
 }
 
-// Prepare makes the accounts. What it has made it returns also if it fails, so
-// that it can be tidied up.
+// Prepare creates the accounts. It returns those created so far also with an error, so that
+// they can be closed.
 func Prepare(ctx context.Context, service *admin.Service, target Target, size Size, progress func(done, total int)) (*Accounts, error) {
 	g := &Accounts{size: size, target: target, Name: "Coax bench " + target.Now().In(subscription.IST).Format("2006-01-02 15:04:05")}
 	if err := g.makePlans(ctx, service); err != nil {
@@ -202,13 +202,13 @@ func (g *Accounts) Open(ctx context.Context, service *admin.Service) (readers, r
 	return readers, renewers, nil
 }
 
-// letIn reads a balance. The server may see us come from an address that is not
-// loopback: it says which, and that one is let in.
+// letIn reads a balance. If the server sees another address than loopback, it is added to the
+// whitelist.
 func (g *Accounts) letIn(ctx context.Context, service *admin.Service, operator *Operator) error {
 	for range 2 {
 		answer := Send(ctx, Request{Client: operator.client, Method: http.MethodGet, Path: "/api/v1/balance"})
 		switch {
-		case answer.lawful():
+		case answer.expected():
 			return nil
 		case answer.Code == "INVALID_API_KEY":
 			return fmt.Errorf("the server at %s does not know a key that was just made: the configuration names another store than that server's", g.target.BaseURL)
@@ -243,7 +243,7 @@ func (g *Accounts) renewFirst(ctx context.Context, operator *Operator, from *ren
 		answer := Send(ctx, request)
 		from.Answered(time.Now(), answer)
 		g.First.Count(answer)
-		if !answer.lawful() {
+		if !answer.expected() {
 			return fmt.Errorf("a first renewal was answered %s", cmp.Or(answer.message(), answer.String()))
 		}
 		id, err := transactionOf(answer)
@@ -284,9 +284,8 @@ func (g *Accounts) Explain(phase *Phase, load Load) {
 		"give --subscribers %d to load for %s", g.size.Subscribers, PlanCount, max(enough, 2*g.size.Subscribers), load.Duration)
 }
 
-// Close ends what the bench made: its keys are revoked, its plans retired, the
-// rest of its play money is taken back and its accounts are closed for business.
-// The records stay, as all records do.
+// Close revokes the keys, retires the plans, withdraws the remaining money and deactivates the
+// operators that Prepare created. Their records stay.
 func (g *Accounts) Close(ctx context.Context, service *admin.Service) error {
 	var problems []error
 	for _, operator := range g.Operators {

@@ -8,10 +8,9 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// Books is what a store says of the bench's own operators, beside what the bench
-// was told.
+// Books compares a store's rows of the load's operators with the answers.
 type Books struct {
-	// Answered is what the bench was told of all it sent, warm-up and all.
+	// Answered counts all answers, including the warm-up.
 	Answered Tally `json:"answered"`
 	// Stored is what the store has.
 	Stored struct {
@@ -31,8 +30,8 @@ type Asker interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// ReadBooks reads what the store has of the accounts' operators. It asks with
-// statements of its own: what it is to prove is not asked for its opinion.
+// ReadBooks reads the rows of the accounts' operators with statements of its own, independent
+// of the code that it checks.
 func (g *Accounts) ReadBooks(ctx context.Context, store Asker, answered Tally) (Books, error) {
 	b := Books{Answered: answered}
 	for _, operator := range g.Operators {
@@ -95,8 +94,8 @@ func eachRow(rows *sql.Rows, err error, read func() error) error {
 	return rows.Err()
 }
 
-// Problems says what does not add up. What was answered plainly has to be in the
-// store to the last one; what was left open may be there either way.
+// Problems returns the mismatches. Every definite answer must be in the store; an operation
+// with an unknown outcome may be in it or not.
 func (b Books) Problems() []string {
 	var problems []string
 	complain := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }

@@ -18,18 +18,18 @@ func sound() Books {
 	return b
 }
 
-func TestBooksThatAddUpHaveNoProblems(t *testing.T) {
+func TestBooks_Consistent(t *testing.T) {
 	if problems := sound().Problems(); len(problems) > 0 {
 		t.Errorf("sound books have problems: %q", problems)
 	}
 }
 
-func TestBooksNameWhatDoesNotAddUp(t *testing.T) {
+func TestBooks_ReportMismatches(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil func(*Books)
 		want  string
 	}{
-		"an answered renewal is not there": {func(b *Books) { b.Answered.Done = 9 }, "8 operations succeeded in the store; the server answered 200 to 9"},
+		"an answered renewal is missing":   {func(b *Books) { b.Answered.Done = 9 }, "8 operations succeeded in the store; the server answered 200 to 9"},
 		"one more than was ever answered":  {func(b *Books) { b.Answered = Tally{Done: 5, Pending: 2} }, "answered 200 to 5 and left 2 open"},
 		"an open one that nobody was told": {func(b *Books) { b.Answered = Tally{Done: 8} }, "2 operations are open in the store; the server left 0 open"},
 		"a wrong charge":                   {func(b *Books) { b.Charged = b.Charged.Add(money.Paise(1)) }, "1592.01 was charged for 8 operations at 199.00; want 1592.00"},

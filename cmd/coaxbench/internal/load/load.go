@@ -1,6 +1,5 @@
-// Package bench loads a running Coax through its front door, with signed requests
-// over HTTPS, and counts what came back. It is the engine of coax bench, which
-// wires it to a server and a store.
+// Package load sends signed requests over HTTPS to a running Coax and counts the answers. It
+// is used by coaxbench load.
 package load
 
 import (
@@ -32,7 +31,7 @@ type Request struct {
 	Header http.Header
 }
 
-// Answer is what became of a request.
+// Answer is the result of a request.
 type Answer struct {
 	// Status is zero if there was no answer; Code says why then.
 	Status int
@@ -50,9 +49,9 @@ func (a Answer) String() string {
 
 // Source gives one worker its requests.
 type Source interface {
-	// Next is what to send now; false if nothing can be.
+	// Next returns the next request; false if there is none.
 	Next(now time.Time) (Request, bool)
-	// Answered is told what became of what Next gave.
+	// Answered receives the answer to the last request of Next.
 	Answered(now time.Time, answer Answer)
 }
 
@@ -64,7 +63,7 @@ type Load struct {
 	Duration time.Duration
 	// Pace holds the workers back; nil lets them go as fast as they are answered.
 	Pace *Pacer
-	// Progress is told once a second how it goes; nil tells nobody.
+	// Progress is called once a second; it may be nil.
 	Progress func(Progress)
 }
 
@@ -78,7 +77,7 @@ type Progress struct {
 	Unexpected uint64
 }
 
-// exhausted is why a phase ended early for want of something to send.
+// exhausted is the reason of a phase that ended early without requests to send.
 const exhausted = "nothing was left to send"
 
 // lostAfter is how many requests in a row a worker sends in vain before the
@@ -196,7 +195,7 @@ func (w *worker) work(ctx context.Context) {
 		answer := Send(ctx, request)
 		end := time.Now()
 		if ctx.Err() != nil {
-			return // whatever it was, it was we who hung up
+			return // the load has ended and closed the connection
 		}
 		w.source.Answered(end, answer)
 		if w.load.Pace != nil {
@@ -209,7 +208,7 @@ func (w *worker) work(ctx context.Context) {
 func (w *worker) count(request Request, answer Answer, begin, end time.Time) {
 	w.answers[answer.String()]++
 	w.tally.Count(answer)
-	if !answer.lawful() {
+	if !answer.expected() {
 		w.unexpected.Add(1)
 	}
 	if w.inVain++; answer.Status != 0 {
@@ -228,7 +227,7 @@ func (w *worker) count(request Request, answer Answer, begin, end time.Time) {
 	w.last = end
 }
 
-// Send sends a request once and says what came of it.
+// Send sends a request once and returns its answer.
 func Send(ctx context.Context, request Request) Answer {
 	response, err := request.Client.Send(ctx, request.Method, request.Path, request.Body, request.Header)
 	if err != nil {
@@ -250,8 +249,8 @@ func Send(ctx context.Context, request Request) Answer {
 	return answer
 }
 
-// Reason names the reason that a request has no answer, in few enough words that
-// equal reasons are counted together: errors name ports.
+// Reason names why a request has no answer, without details such as ports, so that equal
+// reasons are counted together.
 func Reason(err error) string {
 	var timeout net.Error
 	switch {
@@ -268,10 +267,9 @@ func Reason(err error) string {
 	return err.Error()
 }
 
-// lawful reports whether an answer is one that a sound server may give under
-// load. An outcome that nobody knows yet is one: its money is held and it is
-// followed up.
-func (a Answer) lawful() bool {
+// expected reports whether a correct server may give the answer under load. A pending
+// outcome is one: its money is held and it is verified later.
+func (a Answer) expected() bool {
 	return a.Status == http.StatusOK && a.Code == "OK" || a.Status == http.StatusAccepted
 }
 
@@ -290,7 +288,7 @@ type Tally struct {
 // Count counts one answer.
 func (t *Tally) Count(a Answer) {
 	switch {
-	case a.Status == http.StatusOK && a.lawful():
+	case a.Status == http.StatusOK && a.expected():
 		t.Done++
 	case a.Status == http.StatusAccepted:
 		t.Pending++
@@ -315,7 +313,7 @@ func (a Answer) LeavesOpen() bool {
 	return a.Status == 0 || a.Status == http.StatusAccepted || a.Status >= 500 && a.Status != http.StatusBadGateway
 }
 
-// Unexpected is what no sound server answers, and how often it did.
+// Unexpected counts the answers that a correct server does not give.
 func (p Phase) Unexpected() map[string]uint64 {
 	rest := maps.Clone(p.Answers)
 	maps.DeleteFunc(rest, func(answer string, _ uint64) bool {

@@ -41,7 +41,7 @@ func (s *some) Next(time.Time) (Request, bool) {
 
 func (s *some) Answered(_ time.Time, answer Answer) { s.answered = append(s.answered, answer) }
 
-func TestEveryAnswerIsCountedByItsCode(t *testing.T) {
+func TestLoad_CountsAnswersByCode(t *testing.T) {
 	var turn atomic.Int64
 	c := serving(t, func(w http.ResponseWriter, r *http.Request) {
 		switch turn.Add(1) % 5 {
@@ -89,7 +89,7 @@ func TestEveryAnswerIsCountedByItsCode(t *testing.T) {
 	}
 }
 
-func TestTheWarmUpIsNotMeasuredButCounted(t *testing.T) {
+func TestLoad_WarmUpIsCountedNotMeasured(t *testing.T) {
 	c := serving(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"code":"OK"}`) })
 	phase, err := Load{Warmup: time.Hour, Duration: time.Hour}.Run(t.Context(), "reads", []Source{&some{client: c, left: 7}, &some{client: c, left: 1000}})
 	if err != nil {
@@ -100,7 +100,7 @@ func TestTheWarmUpIsNotMeasuredButCounted(t *testing.T) {
 	}
 }
 
-func TestALoadEndsWithItsTimeAndWithItsContext(t *testing.T) {
+func TestLoad_EndsWithTimeOrContext(t *testing.T) {
 	c := serving(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"code":"OK"}`) })
 	phase, err := Load{Duration: 50 * time.Millisecond}.Run(t.Context(), "reads", []Source{&some{client: c, left: 1 << 40}, &some{client: c, left: 1 << 40}})
 	if err != nil || phase.EndedEarly != "" || phase.Requests == 0 || phase.PerSecond <= 0 || phase.Latency.Max < phase.Latency.P50 {
@@ -123,7 +123,7 @@ func TestALoadEndsWithItsTimeAndWithItsContext(t *testing.T) {
 	}
 }
 
-func TestALoadGivesUpOnAServerThatIsGone(t *testing.T) {
+func TestLoad_StopsIfServerIsDown(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	c, err := client.New(client.Config{BaseURL: server.URL + "/api/v1", Key: "cxk_k", Secret: "cxs_s", HTTP: server.Client()})
 	if err != nil {
@@ -136,7 +136,7 @@ func TestALoadGivesUpOnAServerThatIsGone(t *testing.T) {
 	}
 }
 
-func TestProgressIsToldWhileItLoads(t *testing.T) {
+func TestLoad_ReportsProgress(t *testing.T) {
 	c := serving(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"code":"OK"}`) })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

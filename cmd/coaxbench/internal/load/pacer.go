@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Pacer keeps load within a rate limit that belongs to somebody: requests come
-// evenly at nine tenths of it, and stop for the rest of a minute once only a
-// tenth of that minute is left, whoever used the others.
+// Pacer keeps the load within a rate limit that is shared with other callers: requests are
+// sent evenly at nine tenths of it, and stop for the rest of a minute when only a tenth of
+// the minute's limit is left.
 type Pacer struct {
 	now   func() time.Time // the clock that the server's limits go by
 	every time.Duration

@@ -12,7 +12,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-func TestNoPairIsHandedOutTwiceWithinTheRest(t *testing.T) {
+func TestSource_PairsRestBetweenUses(t *testing.T) {
 	r := newRenewals(nil, []string{"1", "2", "3"}, []string{"A", "B"}, "k")
 	now := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
 	last := map[string]time.Time{}
@@ -41,7 +41,7 @@ func TestNoPairIsHandedOutTwiceWithinTheRest(t *testing.T) {
 	}
 }
 
-func TestACustomerWhoseOperationIsOpenIsLeftAlone(t *testing.T) {
+func TestSource_SkipsOpenOperations(t *testing.T) {
 	for answer, left := range map[plainAnswer]bool{
 		{200, "OK"}: true, {502, "PROVIDER_ERROR"}: true, {409, "DUPLICATE_REQUEST"}: true,
 		{202, "PENDING_REVIEW"}: false, {0, "timed out"}: false, {500, "INTERNAL_ERROR"}: false, {503, "SERVICE_UNAVAILABLE"}: false,
@@ -77,7 +77,7 @@ type plainAnswer struct {
 	code   string
 }
 
-func TestNoTwoWorkersShareASubscriber(t *testing.T) {
+func TestSource_WorkersShareNoSubscriber(t *testing.T) {
 	for _, size := range []struct{ workers, subscribers int }{{1, 1}, {2, 2}, {4, 4}, {5, 5}, {7, 100}, {64, 64}, {64, 2064}} {
 		operators := min(maxOperators, size.workers, size.subscribers)
 		lists := make([][]string, operators)
@@ -103,7 +103,7 @@ func TestNoTwoWorkersShareASubscriber(t *testing.T) {
 	}
 }
 
-func TestReadsTakeTurns(t *testing.T) {
+func TestReads_Alternate(t *testing.T) {
 	r := &reads{kinds: kindsOf(Mix, true), subscribers: []string{"1", "2"}, transactions: []string{"CX1", "CX2"}}
 	var paths []string
 	for range 8 {
@@ -119,7 +119,7 @@ func TestReadsTakeTurns(t *testing.T) {
 	}
 }
 
-func TestAPacerLeavesATenthOfEveryMinute(t *testing.T) {
+func TestPacer_LeavesATenthOfEveryMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 120
 		pacer := NewPacer(limit, time.Now)

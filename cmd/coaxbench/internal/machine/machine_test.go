@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestUsageIsReadFromTheSystemsLines(t *testing.T) {
+func TestUsage_ParsesProc(t *testing.T) {
 	for _, test := range []struct {
 		line   string
 		parent int
@@ -43,7 +43,7 @@ func TestUsageIsReadFromTheSystemsLines(t *testing.T) {
 	}
 }
 
-func TestWhatTheHostTakesIsReadFromTheSystemsLine(t *testing.T) {
+func TestStolen_ParsesProcStat(t *testing.T) {
 	stolen, all := parseStolen("cpu  10 20 30 400 50 6 7 77 5 5\ncpu0 1 1 1 1 1 1 1 1 0 0\n")
 	if stolen != 77 || all != 600 {
 		t.Errorf("%d of %d; want 77 of 600", stolen, all)
@@ -60,7 +60,7 @@ func TestWhatTheHostTakesIsReadFromTheSystemsLine(t *testing.T) {
 	}
 }
 
-func TestUsageOfThisProcessGrowsWithItsWork(t *testing.T) {
+func TestUsage_GrowsWithWork(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells")
 	}
@@ -87,7 +87,7 @@ func TestUsageOfThisProcessGrowsWithItsWork(t *testing.T) {
 	}
 }
 
-func TestAProcessIsReadyWhenItSaysSo(t *testing.T) {
+func TestProcess_Ready(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	p, err := Start(t.Context(), "shell", exec.Command("sh", "-c", `echo one; echo ready at nine; exec sleep 60`), log,
 		func(line string) bool { return strings.HasPrefix(line, "ready") })
@@ -103,7 +103,7 @@ func TestAProcessIsReadyWhenItSaysSo(t *testing.T) {
 	}
 }
 
-func TestAProcessThatDoesNotComeUpIsToldWithItsLastWords(t *testing.T) {
+func TestProcess_FailedStartShowsOutput(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	_, err := Start(t.Context(), "shell", exec.Command("sh", "-c", `echo no room >&2; exit 3`), log, func(string) bool { return false })
 	if err == nil || !strings.Contains(err.Error(), "no room") {

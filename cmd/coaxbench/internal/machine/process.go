@@ -78,11 +78,11 @@ func (p *Process) awaitReady(ctx context.Context, ready func(line string) bool) 
 		select {
 		case <-again.C:
 		case <-p.ended:
-			return fmt.Errorf("the %s did not come up: %s", p.Name, p.lastWords())
+			return fmt.Errorf("the %s did not come up: %s", p.Name, p.lastOutput())
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-patience.C:
-			return fmt.Errorf("the %s was not ready within %s: %s", p.Name, readiness, p.lastWords())
+			return fmt.Errorf("the %s was not ready within %s: %s", p.Name, readiness, p.lastOutput())
 		}
 	}
 }
@@ -90,8 +90,8 @@ func (p *Process) awaitReady(ctx context.Context, ready func(line string) bool) 
 // PID is the process's number.
 func (p *Process) PID() int { return p.command.Process.Pid }
 
-// lastWords is the end of what a process wrote.
-func (p *Process) lastWords() string {
+// lastOutput returns the end of a process's output.
+func (p *Process) lastOutput() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
 		return err.Error()
@@ -104,7 +104,7 @@ func (p *Process) lastWords() string {
 func (p *Process) Stop() error {
 	select {
 	case <-p.ended:
-		return fmt.Errorf("the %s ended by itself: %s", p.Name, p.lastWords())
+		return fmt.Errorf("the %s ended by itself: %s", p.Name, p.lastOutput())
 	default:
 		_ = p.command.Process.Signal(syscall.SIGTERM)
 	}
@@ -115,10 +115,10 @@ func (p *Process) Stop() error {
 	case <-patience.C:
 		_ = p.command.Process.Kill()
 		<-p.ended
-		return fmt.Errorf("the %s had to be killed: %s", p.Name, p.lastWords())
+		return fmt.Errorf("the %s had to be killed: %s", p.Name, p.lastOutput())
 	}
 	if p.err != nil {
-		return fmt.Errorf("the %s ended with %w: %s", p.Name, p.err, p.lastWords())
+		return fmt.Errorf("the %s ended with %w: %s", p.Name, p.err, p.lastOutput())
 	}
 	return nil
 }

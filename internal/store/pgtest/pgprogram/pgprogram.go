@@ -1,6 +1,5 @@
-// Package pgprogram runs the programs of a PostgreSQL that is installed on this
-// machine, as somebody who may: they refuse to be root. What they do with a server,
-// and how long it lives, is their callers' business.
+// Package pgprogram runs the programs of an installed PostgreSQL as an unprivileged user,
+// since they refuse to run as root.
 package pgprogram
 
 import (
@@ -15,11 +14,11 @@ import (
 	"syscall"
 )
 
-// ErrNotInstalled says that there is none to be run.
+// ErrNotInstalled means that PostgreSQL was not found.
 var ErrNotInstalled = errors.New("PostgreSQL is not installed: Debian's package is called postgresql")
 
-// Find is where a program is. All are of one release, the one whose server would be
-// started: what one of them makes is for the others.
+// Find returns the path of a program. All programs are of the release of the server that
+// would be started, so that they fit together.
 func Find(name string) (string, error) {
 	server, err := server()
 	if err != nil {
@@ -32,11 +31,10 @@ func Find(name string) (string, error) {
 	return path, nil
 }
 
-// server is the one that whoever set the path has chosen, or else the newest of
-// Debian's.
+// server returns the server in PATH, or else Debian's newest.
 func server() (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
-		// A link to it stands alone: its neighbours are where it points.
+		// The other programs are beside the target of a link.
 		return filepath.EvalSymlinks(path)
 	}
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
@@ -54,7 +52,7 @@ func release(path string) int {
 	return n
 }
 
-// Command is a program to be run in a folder.
+// Command returns a command that runs a program in a folder.
 func Command(folder, name string, args ...string) (*exec.Cmd, error) {
 	path, err := Find(name)
 	if err != nil {
@@ -71,7 +69,7 @@ func Command(folder, name string, args ...string) (*exec.Cmd, error) {
 	return command, nil
 }
 
-// HandOver makes a file or folder belong to whoever the programs are run as.
+// HandOver gives a file or folder to the user that runs the programs.
 func HandOver(path string) error {
 	as, err := unprivileged()
 	if err != nil || as == nil {
@@ -80,8 +78,8 @@ func HandOver(path string) error {
 	return os.Chown(path, int(as.Uid), int(as.Gid))
 }
 
-// unprivileged is who runs the programs where we are root: the packages' own user,
-// if there is one. It is nil where we are not.
+// unprivileged returns the user that runs the programs if this process is root: the
+// packages' own user, if there is one. It is nil if this process is not root.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// installed is where the server is, or the test is skipped.
+// installed returns the folder of the server, or skips the test.
 func installed(t *testing.T) string {
 	t.Helper()
 	path, err := Find("postgres")
@@ -21,9 +21,9 @@ func installed(t *testing.T) string {
 	return path
 }
 
-func TestAProgramThatRefusesRootCanBeRun(t *testing.T) {
+func TestCommand_RunsUnprivileged(t *testing.T) {
 	installed(t)
-	// A test's own folder is its user's alone.
+	// t.TempDir is only for the test's user.
 	folder, err := os.MkdirTemp("", "coax-pgprogram-")
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestAProgramThatRefusesRootCanBeRun(t *testing.T) {
 	}
 }
 
-func TestALinkOnThePathLeadsToTheNeighboursOfWhatItPointsTo(t *testing.T) {
+func TestFind_FollowsLinksInPath(t *testing.T) {
 	server, err := filepath.EvalSymlinks(installed(t))
 	if err != nil {
 		t.Fatal(err)
@@ -59,13 +59,13 @@ func TestALinkOnThePathLeadsToTheNeighboursOfWhatItPointsTo(t *testing.T) {
 	}
 }
 
-func TestAServerOnThePathIsNotMixedWithProgramsOfAnother(t *testing.T) {
+func TestFind_ProgramsOfOneRelease(t *testing.T) {
 	chosen := t.TempDir()
 	if err := os.WriteFile(filepath.Join(chosen, "postgres"), []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", chosen)
 	if got, err := Find("initdb"); !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), chosen) {
-		t.Errorf("initdb is %s, %v; want none, and said where it was looked for", got, err)
+		t.Errorf("initdb is %s, %v; want an error that names the folder", got, err)
 	}
 }
