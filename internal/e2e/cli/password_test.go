@@ -30,7 +30,7 @@ func TestSubscriberPassword_Reset(t *testing.T) {
 
 	// A provider that says no, and one that says nothing useful.
 	cliControl(t, line.SimulatorURL, "script", `{"mobile":"9812340001","outcomes":["reject","gateway_error"]}`)
-	e2e.CheckRefused(t, h.Admin("subscriber", "reset-password", "--lco", "1", "--subscriber", id), "the old one holds")
+	e2e.CheckRefused(t, h.Admin("subscriber", "reset-password", "--lco", "1", "--subscriber", id), "the old one stays valid")
 	unclear := e2e.RequireOK(t, h.Admin("subscriber", "reset-password", "--lco", "1", "--subscriber", id))
 	e2e.CheckMentions(t, "the printed outcome", unclear.Out, "unknown", "may be reset again")
 
