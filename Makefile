@@ -243,7 +243,7 @@ bench-pages: ## Time every page on the demo's history and for an operator with 1
 # docs/panel.png is the one generated file that is committed: README.md shows it.
 .PHONY: readme-picture
 readme-picture: tools-present ## Take the picture of the panel that README.md shows, docs/panel.png, from a demo in a temporary folder
-	COAX_PANEL_PICTURE=$(CURDIR)/docs/panel.png go test -count=1 -run '^TestPanelPicture$$' ./internal/e2e/pages
+	COAX_PANEL_PICTURE=$(CURDIR)/docs/panel.png go test -count=1 -tags picture -run '^TestPanelPicture$$' ./internal/e2e/pages
 
 .PHONY: vectors
 vectors: ## Check the signing vectors with a second implementation, in Python

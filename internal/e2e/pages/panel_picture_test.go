@@ -1,3 +1,5 @@
+//go:build picture
+
 package pages
 
 import (
@@ -13,12 +15,12 @@ import (
 	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
-// TestPanelPicture writes the picture of the panel that README.md shows. It runs only for
-// `make readme-picture`, which sets the variable; internal/docstest checks the result.
+// TestPanelPicture writes the picture of the panel that README.md shows. Only `make
+// readme-picture` builds it; internal/docstest checks the result.
 func TestPanelPicture(t *testing.T) {
 	file := os.Getenv("COAX_PANEL_PICTURE")
 	if file == "" {
-		t.Skip("COAX_PANEL_PICTURE is not set: make readme-picture sets it")
+		t.Fatal("COAX_PANEL_PICTURE is not set: run make readme-picture")
 	}
 	_, line := e2e.StartDemo(t, t.TempDir(), "--history")
 	tab := looktest.New(t)
