@@ -87,7 +87,7 @@ themselves. How fast a machine is says little about a service; what the service 
 signed with a fresh nonce, and every answer's code is checked. Closed loops have 1, 16 and 64 clients;
 open loops send at half of what 64 clients reached, and count a request's time from when it was due;
 renewals are sent so once more beside each of these jobs: audits of the store, one after the other;
-the review of operations that the provider has left in doubt, 30 a second; a bulk job, which makes
+the review of operations that the provider has left unknown, 30 a second; a bulk job, which makes
 half of the load itself, in bursts; and a vacuum of PostgreSQL, which otherwise comes before each of
 its runs instead of beside some of them.
 Every figure is the median of three runs, and so is every ratio; a round in which the machine's host

@@ -151,7 +151,7 @@ func (c *comparison) reviews(like loading) job {
 			return c.loadOf(unanswered).Run(ctx)
 		},
 		after: func(ctx context.Context) error {
-			c.tell("%s: waiting until nothing is in doubt any more", like.store.name)
+			c.tell("%s: waiting until nothing is unknown any more", like.store.name)
 			if err := c.awaitReviews(ctx, like.store); err != nil {
 				return err
 			}

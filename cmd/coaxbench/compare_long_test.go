@@ -52,7 +52,7 @@ func TestCompare_BothStores(t *testing.T) {
 	checkSound(t, report, "sqlite", "postgres", "calls_kept_SQLite", "calls_forgotten_SQLite", "calls_kept_PostgreSQL", "calls_forgotten_PostgreSQL")
 	for _, books := range report.Books {
 		if books.Verified == 0 && !strings.HasPrefix(books.Store, "calls_") {
-			t.Errorf("%s: nothing was left in doubt beside the load and verified", books.Store)
+			t.Errorf("%s: nothing was left unknown beside the load and verified", books.Store)
 		}
 	}
 }

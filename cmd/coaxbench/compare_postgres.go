@@ -86,7 +86,7 @@ func (c *comparison) openCluster(ctx context.Context, data string) (*growth.Clus
 	return cluster, nil
 }
 
-// clusterSettings are what somebody would give a PostgreSQL on such a machine: a
+// clusterSettings are what an administrator would give a PostgreSQL on such a machine: a
 // quarter of its memory, as its manual advises. What must survive a crash is as
 // PostgreSQL has it by itself.
 func clusterSettings(memoryMB int64) []string {

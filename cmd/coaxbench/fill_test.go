@@ -58,7 +58,7 @@ func TestFill_Usage(t *testing.T) {
 		}
 	}
 	got := run(t, "fill", "--operations", "1000000000", "--cache", t.TempDir())
-	if got.Code != e2e.ExitRefused || !strings.Contains(got.Err, "GB of room to be made, and the disk of ") {
+	if got.Code != e2e.ExitRefused || !strings.Contains(got.Err, "GB of free space, and the disk of ") {
 		t.Errorf("more than the disk has room for: want exit 1 and how much; %s", got)
 	}
 }

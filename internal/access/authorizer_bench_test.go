@@ -20,7 +20,7 @@ func BenchmarkAuthorize(b *testing.B) {
 			}
 		}
 	})
-	b.Run("read anew", func(b *testing.B) {
+	b.Run("read again", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			s.authorizer.cache.remove(s.hash)

@@ -62,7 +62,7 @@ func checkTimestamp(timestamp string, now time.Time) error {
 	if ok && theirs >= ours-timestampTolerance && theirs <= ours+timestampTolerance {
 		return nil
 	}
-	message := "X-Timestamp is more than %d seconds from our clock. Set your clock by data.server_time and sign the request anew."
+	message := "X-Timestamp is more than %d seconds from our clock. Set your clock by data.server_time and sign the request again."
 	switch {
 	case !ok:
 		message = "X-Timestamp is not a number of seconds. Send the current Unix time in decimal digits, within %d seconds of data.server_time."

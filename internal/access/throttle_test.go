@@ -187,7 +187,7 @@ func TestThrottle_EvictsLeastRecent(t *testing.T) {
 	}
 }
 
-// The model keeps every failure for ever and counts anew each time.
+// The model keeps every failure for ever and counts again each time.
 func TestThrottle_AgreesWithModel(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))

@@ -210,7 +210,7 @@ func TestAudit_BesideRunningNodeIsClean(t *testing.T) {
 	s.topUp(1, "900000", "a lot")
 	s.topUp(2, "900000", "a lot more")
 	s.tick = time.Millisecond
-	s.verdict = func(order operation.Order) operation.Outcome {
+	s.outcome = func(order operation.Order) operation.Outcome {
 		return []operation.Outcome{operation.Confirmed, operation.Confirmed, operation.Rejected, operation.Unknown}[order.Reference[len(order.Reference)-1]%4]
 	}
 

@@ -35,7 +35,7 @@ type testEnv struct {
 	mu      sync.Mutex
 	now     time.Time
 	tick    time.Duration // how far each reading advances the clock
-	verdict func(operation.Order) operation.Outcome
+	outcome func(operation.Order) operation.Outcome
 	crashes bool // the node crashes before it can settle
 	keys    map[string]string
 }
@@ -103,7 +103,7 @@ func (s *testEnv) Apply(_ context.Context, order operation.Order) operation.Repl
 	if s.tick == 0 {
 		s.advance(time.Second)
 	}
-	answer := operation.Reply{Outcome: s.verdict(order)}
+	answer := operation.Reply{Outcome: s.outcome(order)}
 	if answer.Outcome == operation.Confirmed {
 		answer.Transaction = "P-" + order.Reference
 	}
@@ -151,7 +151,7 @@ func (s *testEnv) order(operator int64, kind operation.Kind, key, plan, customer
 func (s *testEnv) orderBy(processor *operation.Processor, channel operation.Channel, operator int64, kind operation.Kind, key, plan, customer, end string) {
 	s.Helper()
 	s.crashes = end == "crash"
-	s.verdict = func(operation.Order) operation.Outcome {
+	s.outcome = func(operation.Order) operation.Outcome {
 		return map[string]operation.Outcome{"success": operation.Confirmed, "failed": operation.Rejected}[end]
 	}
 	result, err := processor.Process(s.Context(), request(channel, operator, kind, key, plan, customer))

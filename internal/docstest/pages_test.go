@@ -267,7 +267,7 @@ func TestPages_JSONMatchesContract(t *testing.T) {
 	} {
 		err := checkJSON(block{kind: "json", info: tt.info, text: []string{tt.text}})
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("```json %s\n%s\nis judged %v; want %q", tt.info, tt.text, err, tt.want)
+			t.Errorf("```json %s\n%s\ngives %v; want %q", tt.info, tt.text, err, tt.want)
 		}
 	}
 }

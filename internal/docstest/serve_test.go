@@ -157,10 +157,10 @@ func (w *pageEnv) moved(address, to string) {
 // until polls a condition.
 func (w *pageEnv) until(what string, condition func() bool) {
 	w.t.Helper()
-	patience := time.After(3 * time.Minute)
+	timeout := time.After(3 * time.Minute)
 	for !condition() {
 		select {
-		case <-patience:
+		case <-timeout:
 			w.t.Fatalf("%s: gave up waiting until %s", w.page.name, what)
 		case <-time.After(5 * time.Millisecond):
 		}

@@ -358,7 +358,7 @@ func (e *Env) SampleRoutes(t testing.TB, panel *Browser) []sampleRoute {
 		{"/console/staff/{login}", fmt.Sprintf("/console/staff/%d", staff.ID)},
 		{"/console/catalogue/plans/{id}", "/console/catalogue/plans/BASIC-1"},
 		{"/console/review/operations/{id}", "/console/review/operations/" + operations[0].ID},
-		{"/console/audit-log/{act}", "/console/audit-log/2"},
+		{"/console/audit-log/{entry}", "/console/audit-log/2"},
 	}
 }
 

@@ -18,7 +18,7 @@ func BenchmarkParseBody(b *testing.B) {
 	}
 }
 
-func BenchmarkJudgeMediaType(b *testing.B) {
+func BenchmarkMediaTypeCheck(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := checkMediaType([]string{"application/json"}); err != nil {

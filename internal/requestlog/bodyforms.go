@@ -47,13 +47,13 @@ func forms(body string) []form {
 	for _, order := range orders {
 		for _, spelling := range spellings(order.text) {
 			all = append(all,
-				form{spelling.text, "written anew without spaces" + spelling.how + order.how},
-				form{spaced(spelling.text), "written anew with a space after each comma and colon" + spelling.how + order.how},
+				form{spelling.text, "re-encoded without spaces" + spelling.how + order.how},
+				form{spaced(spelling.text), "re-encoded with a space after each comma and colon" + spelling.how + order.how},
 			)
 			for _, indent := range []string{"  ", "    ", "\t"} {
 				var lines bytes.Buffer
 				if json.Indent(&lines, []byte(spelling.text), "", indent) == nil {
-					all = append(all, form{lines.String(), "written anew over several lines" + spelling.how + order.how})
+					all = append(all, form{lines.String(), "re-encoded over several lines" + spelling.how + order.how})
 				}
 			}
 		}

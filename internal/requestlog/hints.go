@@ -206,7 +206,7 @@ func (s sides) bodyHint(server, theirs string) *Hint {
 	if how := changed(s.body, server); how != "" {
 		return &Hint{BodyReencoded, "The body that arrived is yours, but %s. Sign the very bytes that are sent.", []any{how}}
 	}
-	return &Hint{Cause: BodyReencoded, Text: "The body that arrived has other bytes than the one that was hashed. Most often an HTTP library writes the JSON anew, with other " +
+	return &Hint{Cause: BodyReencoded, Text: "The body that arrived has other bytes than the one that was hashed. Most often an HTTP library re-encodes the JSON, with other " +
 		"spaces or in another order: make the body's text once, hash it, and send that very text."}
 }
 

@@ -49,7 +49,7 @@ type SecurityEvent struct {
 	Reason string
 	// Visitor is who did it and from where. What the event knows better it sets itself.
 	Visitor
-	// Factor is what somebody proved who they are with: password, totp, recovery code.
+	// Factor is how the person was authenticated: password, totp, recovery code.
 	Factor string
 	// Subject is what it was done to, such as login 7, and Action the name of the staff
 	// action in the audit log.
@@ -111,7 +111,7 @@ func NewSecurity(log *slog.Logger, metrics *Metrics, open func() (*os.File, erro
 	return s, s.Reopen()
 }
 
-// Reopen opens the file anew, as is needed after it was renamed; the old one stays in
+// Reopen opens the file again, as is needed after it was renamed; the old one stays in
 // use if that fails. An event is written wholly to the one or to the other. Without a
 // file it does nothing.
 func (s *Security) Reopen() error {

@@ -168,13 +168,13 @@ const (
 func checkSpace(folder string, kind Kind, operations int, free func(string) (int64, error)) error {
 	there, err := free(folder)
 	if err != nil {
-		return fmt.Errorf("ask how much room the disk has: %w", err)
+		return fmt.Errorf("read the free space of the disk: %w", err)
 	}
 	needed := int64(operations) * perOperation[kind]
 	needed += needed/sorting + leaveFree
 	if there < needed {
-		return fmt.Errorf("a %s store of %d operations needs %.1f GB of room to be made, and the disk of %s has %.1f GB: "+
-			"make room, ask for fewer operations, or name another folder", kind, operations, gigabytes(needed), folder, gigabytes(there))
+		return fmt.Errorf("a %s store of %d operations needs %.1f GB of free space, and the disk of %s has %.1f GB: "+
+			"free some space, ask for fewer operations, or name another folder", kind, operations, gigabytes(needed), folder, gigabytes(there))
 	}
 	return nil
 }

@@ -154,7 +154,7 @@ func program(name, folder string, args ...string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A Ctrl-C is for us, who then end the server when nobody needs it any more.
+	// Ctrl-C ends this process, which stops the server once nothing uses it.
 	command.SysProcAttr.Setpgid = true
 	endingWithUs(command.SysProcAttr)
 	return command, nil

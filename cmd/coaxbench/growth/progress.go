@@ -22,7 +22,7 @@ type Progress struct {
 // rest is worth something.
 const tellable = 50
 
-// teller tells somebody of the progress, at most once in a while.
+// teller reports progress, at most once in a while.
 type teller struct {
 	tell  func(Progress)
 	clock func() time.Time

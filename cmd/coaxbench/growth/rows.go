@@ -36,7 +36,7 @@ const (
 	lookups = 5
 )
 
-// fingerprint stands for a request that nobody will repeat.
+// fingerprint stands for a request that is never repeated.
 var fingerprint = make([]byte, 32)
 
 var tables = []table{

@@ -440,12 +440,12 @@ func TestSimulator_OneDay(t *testing.T) {
 	}
 	shown := cliShowOperation(t, h, unknown.transaction)
 	if !slices.Equal(shown.events, []string{"null processing", "processing needs_review"}) || !slices.Equal(shown.calls, []string{"activate ID TV-FAMILY unknown null"}) {
-		t.Errorf("what is in doubt went %q, asked %q", shown.events, shown.calls)
+		t.Errorf("the unknown outcome went %q, asked %q", shown.events, shown.calls)
 	}
-	e2e.CheckMentions(t, "what is in doubt", shown.raw, "in time")
+	e2e.CheckMentions(t, "the unknown outcome", shown.raw, "in time")
 	pending := e2e.CheckShape(t, h.JSON("subscriber", "show", "--subscriber", unknown.subscriber), e2e.SubscriberShape...)
 	if pending["status"] != `"pending"` || pending["expiry_date"] != "null" || !strings.Contains(pending["pending_operations"], unknown.transaction) {
-		t.Errorf("the customer in doubt is %v; want one that waits for %s", pending, unknown.transaction)
+		t.Errorf("the customer is %v; want one that waits for %s", pending, unknown.transaction)
 	}
 
 	wallet := func(want string, args ...string) {

@@ -329,7 +329,7 @@ func (m *accessMatrix) makeAttempts() {
 		{"/console/catalogue/plans/{id}/retire", "{id}", "COMBO-1"},
 		{"/console/catalogue/plans/", "{id}", "BASIC-1"},
 		{"/console/commission/", "{format}", "csv"},
-		{"/console/audit-log/", "{act}", "2"},
+		{"/console/audit-log/", "{entry}", "2"},
 		{"/console/approvals/", "{proposal}", fmt.Sprint(topUp)},
 		{"/console/review/exceptions/", "{exception}", "1"},
 		{"/console/review/operations/", "{id}", reviewed},

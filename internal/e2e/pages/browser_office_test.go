@@ -72,7 +72,7 @@ func TestBrowser_ReviewTakesTwoPeople(t *testing.T) {
 	second.Press("Operation in review settled")
 	second.Sees("Fits the action before it")
 	second.Sees("web:ravi")
-	second.Check("console-audit-log-act")
+	second.Check("console-audit-log-entry")
 
 	second.Press("Health")
 	second.Sees("Its last answers")

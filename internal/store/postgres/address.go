@@ -13,7 +13,7 @@ import (
 func Redact(address string) string {
 	scheme, rest, found := strings.Cut(address, "://")
 	if !found {
-		return "postgres" // it may be a password
+		return "postgres" // the text may be a password
 	}
 	rest, query, has := strings.Cut(withoutPassword(rest), "?")
 	if has {
@@ -49,9 +49,9 @@ func secretParameter(part string) bool {
 	return err != nil || strings.Contains(strings.ToLower(name), "password")
 }
 
-// addressProblem returns the error for an invalid address. The parser's message repeats the
+// addressError returns the error for an invalid address. The parser's message repeats the
 // address; it is replaced by the redacted one.
-func addressProblem(address string, err error) error {
+func addressError(address string, err error) error {
 	message := err.Error()
 	if _, after, found := strings.Cut(message, "`: "); found {
 		message = after
@@ -60,8 +60,8 @@ func addressProblem(address string, err error) error {
 		"(in a password, write %%40 for @, %%2F for /, and so on): %s", Redact(address), message)
 }
 
-// checkHosts refuses a host with an @, which is the end of an unescaped password: it must
-// not be sent to a name server or printed.
+// checkHosts rejects a host that contains an @: part of it is an unescaped password, which
+// must not be sent to a name server or printed.
 func checkHosts(config *pgx.ConnConfig) error {
 	hosts := []string{config.Host}
 	for _, fallback := range config.Fallbacks {
@@ -69,7 +69,7 @@ func checkHosts(config *pgx.ConnConfig) error {
 	}
 	for _, host := range hosts {
 		if strings.Contains(host, "@") {
-			return errors.New("there is an @ in the host's name")
+			return errors.New("the host name contains an @")
 		}
 	}
 	return nil

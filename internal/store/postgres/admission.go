@@ -20,14 +20,14 @@ var _ access.Store = (*DB)(nil)
 
 const maxAdmissions = 256
 
-// admitting is one request that waits to be admitted.
-type admitting = item[access.Admission, access.Admitted]
+// admissionItem is one admission that waits for a batch.
+type admissionItem = item[access.Admission, access.Admitted]
 
 func (db *DB) openAdmission(observe Observer) {
 	db.admissions = newBatcher(batcherOptions[access.Admission, access.Admitted]{
 		observe: observe, order: db.commitOrder, maxItems: maxAdmissions, locks: db.locks, discardable: true, // at worst a nonce is burned
 		operator: func(a access.Admission) int64 { return a.OperatorID },
-		run: func(batch []*admitting, lockTimeout time.Duration) error {
+		run: func(batch []*admissionItem, lockTimeout time.Duration) error {
 			return db.pipelined(context.Background(), lockTimeout, func(p *pipe) error { return admitAll(p, batch) })
 		},
 	})
@@ -49,8 +49,8 @@ func (db *DB) Admit(ctx context.Context, a access.Admission) (access.Admitted, e
 //
 // Rows are locked in the order of their keys, so that batches of several nodes do not
 // deadlock.
-func admitAll(p *pipe, batch []*admitting) error {
-	slices.SortFunc(batch, func(a, b *admitting) int {
+func admitAll(p *pipe, batch []*admissionItem) error {
+	slices.SortFunc(batch, func(a, b *admissionItem) int {
 		return cmp.Or(cmp.Compare(a.request.CredentialID, b.request.CredentialID), cmp.Compare(a.request.Nonce, b.request.Nonce),
 			cmp.Compare(a.request.RequestID, b.request.RequestID))
 	})
@@ -58,7 +58,7 @@ func admitAll(p *pipe, batch []*admitting) error {
 	reading := &pgx.Batch{}
 	q.burn(reading)
 	q.takeSlots(reading)
-	q.readVersions(reading) // last, because terms may change while it waits for another batch's lock
+	q.readVersions(reading) // last: keys and operators may change while takeSlots waits for locks
 	if err := p.send(reading); err != nil {
 		return err
 	}
@@ -79,11 +79,11 @@ func admitAll(p *pipe, batch []*admitting) error {
 
 // admissionQuery is a batch of admissions and what was read for it.
 type admissionQuery struct {
-	batch       []*admitting
+	batch       []*admissionItem
 	credentials []int64
 	nonces      []string
-	// allFresh: no nonce of the batch was used before. Otherwise burned has the request id
-	// that used each, by credential and nonce.
+	// allFresh: no nonce of the batch was used before. Otherwise burned maps each nonce to
+	// the id of the request that used it.
 	allFresh bool
 	burned   map[burnedNonce]string
 	versions map[int64][2]int64
@@ -99,8 +99,8 @@ type burnedNonce struct {
 // counter is the rate counter of one operator and minute.
 type counter struct {
 	operatorID, minute int64
-	// requested is how many of the batch need a slot; used is how many slots are taken,
-	// without those of the batch until they are granted.
+	// requested is how many requests of the batch still need a slot; used is how many slots
+	// are taken, excluding those of the batch that decide has not granted yet.
 	requested, used int64
 }
 
@@ -108,11 +108,11 @@ func (c counter) compare(with counter) int {
 	return cmp.Or(cmp.Compare(c.operatorID, with.operatorID), cmp.Compare(c.minute, with.minute))
 }
 
-func newAdmissionQuery(batch []*admitting) *admissionQuery {
+func newAdmissionQuery(batch []*admissionItem) *admissionQuery {
 	q := &admissionQuery{
 		batch:       batch,
-		credentials: column(batch, func(e *admitting) int64 { return e.request.CredentialID }),
-		nonces:      column(batch, func(e *admitting) string { return e.request.Nonce }),
+		credentials: column(batch, func(e *admissionItem) int64 { return e.request.CredentialID }),
+		nonces:      column(batch, func(e *admissionItem) string { return e.request.Nonce }),
 		versions:    make(map[int64][2]int64, len(batch)),
 	}
 	for _, e := range batch {
@@ -143,8 +143,8 @@ func (q *admissionQuery) burn(sending *pgx.Batch) {
 		INSERT INTO nonces (credential_id, nonce, request_id, used_at)
 		SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[])
 		    ON CONFLICT DO NOTHING`, q.credentials, q.nonces,
-		column(q.batch, func(e *admitting) string { return e.request.RequestID }),
-		column(q.batch, func(e *admitting) int64 { return e.request.Now.UnixMilli() }),
+		column(q.batch, func(e *admissionItem) string { return e.request.RequestID }),
+		column(q.batch, func(e *admissionItem) int64 { return e.request.Now.UnixMilli() }),
 	).Exec(func(tag pgconn.CommandTag) error {
 		q.allFresh = tag.RowsAffected() == int64(len(q.batch))
 		return nil
@@ -207,7 +207,7 @@ func (q *admissionQuery) takeSlots(sending *pgx.Batch) {
 
 // readVersions reads the current versions.
 func (q *admissionQuery) readVersions(sending *pgx.Batch) {
-	// They are sorted.
+	// q.credentials is sorted.
 	credentials := slices.Compact(slices.Clone(q.credentials))
 	sending.Queue(`
 		SELECT c.id, c.version, o.version
@@ -257,9 +257,8 @@ func (q *admissionQuery) decide(p *pipe) error {
 	return nil
 }
 
-// returnSlots corrects the counters of refused requests. The rows are locked, so their
-// values are still those that were read. A minute without admitted requests has no
-// counter.
+// returnSlots gives back the slots of refused requests. The rows are locked, so their
+// values are still those that were read. A counter that drops to zero is deleted.
 func (q *admissionQuery) returnSlots(writing *pgx.Batch) {
 	var written, emptied []counter
 	for _, c := range q.counters {
@@ -323,21 +322,21 @@ func recordWhere(from sqlstore.Querier, condition string, argument any) (access.
 }
 
 const (
-	// clockAhead is how far in the future a nonce's time must be for the clock to have been
-	// wrong: clocks of nodes differ by less.
+	// clockAhead is more than node clocks differ by: a nonce whose time is further in the
+	// future was written while a clock was wrong.
 	clockAhead = time.Hour
-	// agedFactor is how many times more of such nonces are corrected in one batch than are
-	// deleted: only their time is written.
+	// agedFactor is how many times more nonces a purge corrects than it deletes: a correction
+	// writes only their time.
 	agedFactor = 10
 )
 
 // PurgeAdmissions deletes expired nonces and counters, a few at a time, so that no
-// request waits behind a long delete. Locked rows are left for the next time.
+// request waits behind a long delete. Locked rows are left for the next call.
 //
-// Nonces that were used while a clock was ahead would be kept for too long. They get the
-// present time instead, and are deleted when that is old enough. They have to be ahead of
-// the server's clock, too: a node whose own clock is behind must not make today's nonces
-// look old.
+// Nonces that were used while a clock was ahead would be kept for too long. Their
+// time is set to the present, and they expire from then on. Only times that are ahead of the
+// server's clock, too, are corrected: a node whose own clock is behind must not change the
+// times of valid nonces.
 func (db *DB) PurgeAdmissions(ctx context.Context, noncesBefore time.Time, minutesBefore int64, most int) (int, error) {
 	now := noncesBefore.Add(access.NonceRetention)
 	var removed int64

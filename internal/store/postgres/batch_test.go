@@ -259,9 +259,9 @@ func TestBatches_TwoNodesDoNotDeadlock(t *testing.T) {
 	for round := range rounds {
 		var group sync.WaitGroup
 		for n, node := range nodes {
-			var drafts []*reserving
+			var drafts []*reservationItem
 			for i, c := range customers[n*wallets : (n+1)*wallets] {
-				drafts = append(drafts, &reserving{request: c.renewal(fmt.Sprintf("key-%d-%d-%d", n, round, i), int64(1+2*round))})
+				drafts = append(drafts, &reservationItem{request: c.renewal(fmt.Sprintf("key-%d-%d-%d", n, round, i), int64(1+2*round))})
 			}
 			if n == 1 {
 				slices.Reverse(drafts)
@@ -271,8 +271,8 @@ func TestBatches_TwoNodesDoNotDeadlock(t *testing.T) {
 					t.Errorf("reserve: %v", err)
 					return
 				}
-				settlements := column(drafts, func(r *reserving) *settlingItem {
-					return &settlingItem{request: settling{confirmed(r.result), r.result}}
+				settlements := column(drafts, func(r *reservationItem) *settlementItem {
+					return &settlementItem{request: pendingSettlement{confirmed(r.result), r.result}}
 				})
 				if err := waitedOut(func() error { return node.settleBatch(settlements, time.Second) }); err != nil {
 					t.Errorf("settle: %v", err)

@@ -31,14 +31,14 @@ var (
 // commits, the other batchers' callers queue up, so that batches are larger and fewer: a
 // batch costs the server as much as several items.
 //
-// It guards nothing: a batch that hangs, on a locked row or a lost standby, must not
-// block the other batchers. They go on after maxWait.
+// It is not needed for correctness. If a batch hangs, on a locked row or a lost standby, the
+// other batchers go on after maxWait.
 type commitOrder struct {
 	free    chan struct{}
 	maxWait time.Duration
 }
 
-// maxOrderWait is how long a few batches take on a busy machine.
+// maxOrderWait is about the duration of a few batches on a busy machine.
 const maxOrderWait = 20 * time.Millisecond
 
 func newCommitOrder(maxWait time.Duration) *commitOrder {
@@ -86,13 +86,13 @@ type batcherOptions[Request, Result any] struct {
 	observe Observer
 	// order is shared by the batchers that commit one after the other; nil for none.
 	order *commitOrder
-	// maxItems limits how long the first item of a batch waits for the last one.
+	// maxItems limits the size of a batch, and so how long its first item waits.
 	maxItems int
-	// operator is whose rows an item locks.
+	// operator returns the operator whose rows an item locks.
 	operator func(Request) int64
 	locks    *lockWaits
 	// run runs a batch in one transaction, which waits at most lockTimeout for any lock.
-	// It is called again, with all or some of the batch, after a definite rollback.
+	// It is called again, with all or some of the items, if it was certainly rolled back.
 	run func(batch []*item[Request, Result], lockTimeout time.Duration) error
 	// discardable items matter only to a caller who still waits: on a timeout it gets
 	// errBusy although a batch has the item. For other items the outcome is awaited.
@@ -203,7 +203,7 @@ func (b *batcher[Request, Result]) loop() {
 	}
 }
 
-// gather adds the queued items, and drops those whose callers have cancelled.
+// gather returns first and the queued items, and drops those whose callers have cancelled.
 func (b *batcher[Request, Result]) gather(first *item[Request, Result]) []*item[Request, Result] {
 	batch := []*item[Request, Result]{first}
 	for more := true; more && len(batch) < b.maxItems; {
@@ -223,8 +223,8 @@ func (b *batcher[Request, Result]) gather(first *item[Request, Result]) []*item[
 	return kept
 }
 
-// runBatch commits a batch and returns the results. If one item made it fail, or waits for
-// a lock, each operator's items continue in a queue of their own, beside later batches.
+// runBatch commits a batch and returns the results. If it failed because of one item or of
+// a lock, its items move to the queues of their operators, which run beside later batches.
 func (b *batcher[Request, Result]) runBatch(batch []*item[Request, Result]) {
 	batch = b.divert(batch)
 	if len(batch) == 0 {
@@ -272,7 +272,7 @@ func recovered[T any](run func(T) error, with T) (err error) {
 	return run(with)
 }
 
-// queued is how many items wait, in the batcher's queue and in the queues of operators.
+// queued returns how many items wait, in the batcher's queue and in the queues of operators.
 func (b *batcher[Request, Result]) queued() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

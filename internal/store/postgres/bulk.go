@@ -7,7 +7,7 @@ import (
 	"github.com/coaxhq/coax/internal/bulk"
 )
 
-// SaveBulkJob keeps a draft and its rows.
+// SaveBulkJob saves a draft and its rows.
 func (db *DB) SaveBulkJob(ctx context.Context, job bulk.Job, rows []bulk.Row) error {
 	err := db.do(ctx, func(tx *tx) error {
 		_, err := tx.Exec(`INSERT INTO bulk_jobs (operator_id, id, actor, title, state, created_at) VALUES ($1, $2, $3, $4, $5, $6)`,
@@ -36,7 +36,7 @@ func (db *DB) SaveBulkJob(ctx context.Context, job bulk.Job, rows []bulk.Row) er
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("keep bulk renewal %s: %w", job.ID, err)
+		return fmt.Errorf("save bulk renewal %s: %w", job.ID, err)
 	}
 	return nil
 }

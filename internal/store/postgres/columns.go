@@ -14,13 +14,13 @@ import (
 // columns are the columns of the rows that a statement takes.
 type columns[Row any] []rowColumn[Row]
 
-// rowColumn is one of them: its name and type in SQL, and its array for given rows.
+// rowColumn is one column: its name and type in SQL, and the array of its values.
 type rowColumn[Row any] struct {
 	name, sqlType string
 	array         func([]Row) any
 }
 
-// columnList is a list of columns, whatever their rows are.
+// columnList is a list of columns for any type of row.
 type columnList interface {
 	each(visit func(name, sqlType string))
 }
@@ -50,7 +50,7 @@ func names(lists ...columnList) string {
 	return strings.Join(all, ", ")
 }
 
-// args are the arguments for unnest.
+// args returns the arguments for unnest.
 func (c columns[Row]) args(rows []Row) []any { return c.appendArgs(make([]any, 0, len(c)), rows) }
 
 func (c columns[Row]) appendArgs(args []any, rows []Row) []any {
@@ -68,7 +68,7 @@ func textColumn[Row any](name string, value func(Row) string) rowColumn[Row] {
 	return columnOf(name, "text", value)
 }
 
-// nullTextColumn has NULL for an empty string.
+// nullTextColumn stores NULL for an empty string.
 func nullTextColumn[Row any](name string, value func(Row) string) rowColumn[Row] {
 	return columnOf(name, "text", func(row Row) *string { return nullString(value(row)) })
 }
@@ -77,12 +77,12 @@ func intColumn[Row any](name string, value func(Row) int64) rowColumn[Row] {
 	return columnOf(name, "bigint", value)
 }
 
-// timeColumn has Unix milliseconds.
+// timeColumn stores Unix milliseconds.
 func timeColumn[Row any](name string, value func(Row) time.Time) rowColumn[Row] {
 	return columnOf(name, "bigint", func(row Row) int64 { return value(row).UnixMilli() })
 }
 
-// nullTimeColumn has NULL for the zero time.
+// nullTimeColumn stores NULL for the zero time.
 func nullTimeColumn[Row any](name string, value func(Row) time.Time) rowColumn[Row] {
 	return columnOf(name, "bigint", func(row Row) *int64 { return nullMillis(value(row)) })
 }

@@ -54,8 +54,7 @@ func (db *DB) prepareConn(_ context.Context, config *pgx.ConnConfig) error {
 	return nil
 }
 
-// severity returns the severity that does not depend on the server's language, if there is
-// one.
+// severity returns the untranslated severity, if the server sends one.
 func severity(err *pgconn.PgError) string { return cmp.Or(err.SeverityUnlocalized, err.Severity) }
 
 // beginCommit is called before a COMMIT is sent.

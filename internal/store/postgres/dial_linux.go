@@ -8,7 +8,7 @@ import (
 )
 
 // userTimeout is how long sent data may stay unacknowledged. A COMMIT has no deadline, so
-// a server that is gone must be noticed here.
+// this timeout has to detect a dead server.
 const userTimeout = 10 * time.Second
 
 func setUserTimeout(_, _ string, conn syscall.RawConn) error {
@@ -20,7 +20,7 @@ func setUserTimeout(_, _ string, conn syscall.RawConn) error {
 		return err
 	}
 	if failure == unix.ENOPROTOOPT || failure == unix.EOPNOTSUPP {
-		return nil // a Unix socket, whose other end cannot vanish silently
+		return nil // a Unix socket, where the kernel reports a dead peer
 	}
 	return failure
 }

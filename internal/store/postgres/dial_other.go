@@ -4,5 +4,5 @@ package postgres
 
 import "syscall"
 
-// setUserTimeout does nothing: keep-alive probes notice a server that is gone.
+// setUserTimeout does nothing: keep-alive probes detect a dead server.
 func setUserTimeout(_, _ string, _ syscall.RawConn) error { return nil }

@@ -41,8 +41,8 @@ func (e sqlEngine) Snapshot(ctx context.Context, read func(sqlstore.Querier) err
 	return e.db.snapshot(ctx, read)
 }
 
-// Page keeps the planner to the order of an index. It knows neither how many rows fit on
-// a page nor how many there are behind it, and would rather collect all of them and sort.
+// Page makes the planner read in the order of an index. A generic plan does not know the
+// LIMIT of a page, and might read and sort all rows.
 func (e sqlEngine) Page(ctx context.Context, read func(sqlstore.Querier) error) error {
 	return e.db.snapshot(ctx, func(from sqlstore.Querier) error {
 		var sorts, bitmaps string
@@ -61,10 +61,10 @@ func (e sqlEngine) UseKeys(keys *integrity.Keys) { e.db.keys.Store(keys) }
 
 func (e sqlEngine) IsDuplicate(err error) bool { return violates(err) }
 
-// dialect is what sqlstore needs in PostgreSQL's own words.
+// dialect is the SQL of sqlstore that is specific to PostgreSQL.
 var dialect = &sqlstore.Dialect{
 	OrderedJoin: `JOIN`,
-	// The sum keeps the planner from the whole log, which the primary key has in this order.
+	// id + 0 keeps the planner from scanning the whole log in the order of the primary key.
 	ActionOrder: `id + 0`,
 	VoucherIs:   `right(reason, 22) = $1 AND left(right(reason, 22), 9) = '(voucher '`,
 	ChainEnd:    `SELECT last_id, head, mac FROM staff_chain FOR NO KEY UPDATE`,
@@ -74,7 +74,7 @@ var dialect = &sqlstore.Dialect{
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
 	LatestPlanName: `(array_agg(o.plan_name ORDER BY l.line DESC))[1]`,
 	Refused:        `refused`,
-	// The offset keeps the planner from beginning with all subscribers there are.
+	// OFFSET 0 keeps the planner from reading all subscribers first.
 	TermSubscribers: `subscriber_terms t CROSS JOIN LATERAL (
 		       SELECT b.id, b.operator_id, b.mobile, b.name, b.expires_at FROM subscribers b WHERE b.id = t.subscriber_id OFFSET 0) s`,
 	// Without a LIMIT the planner would read all open operations of all operators.
@@ -94,7 +94,8 @@ var dialect = &sqlstore.Dialect{
 }
 
 // startChain also fills in the references that an older binary has credited since the
-// store was opened: from this commit on it is refused staff actions, credits among them.
+// store was opened: after this commit older binaries cannot write staff actions, and so
+// cannot credit wallets.
 func startChain(tx sqlstore.Tx, mac []byte) error {
 	if _, err := tx.Exec(`UPDATE staff_chain SET mac = $1, mac_id = last_id`, mac); err != nil {
 		return err
@@ -104,7 +105,7 @@ func startChain(tx sqlstore.Tx, mac []byte) error {
 
 func settleReview(t sqlstore.Tx, before operation.Operation, s operation.Settlement) (operation.Operation, error) {
 	if !s.AppliesTo(before) {
-		return before, fmt.Errorf("operation %s cannot be settled in its own epoch", before.ID)
+		return before, fmt.Errorf("operation %s cannot be settled under its current epoch", before.ID)
 	}
 	rows, err := t.Query(definiteReplies, before.ID)
 	replies, err := sqlstore.Collect(rows, err, readReply)
@@ -112,7 +113,7 @@ func settleReview(t sqlstore.Tx, before operation.Operation, s operation.Settlem
 		return before, fmt.Errorf("read the provider's replies for %s: %w", before.ID, err)
 	}
 	batch := &pgx.Batch{}
-	settle(batch, []settling{{s, before}})
+	settle(batch, []pendingSettlement{{s, before}})
 	op := s.Apply(before)
 	for _, e := range s.ReplyExceptions(op, replies) {
 		raiseException(batch, e)

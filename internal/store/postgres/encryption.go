@@ -18,15 +18,15 @@ type HostEncryption struct {
 	Verified bool
 }
 
-// Encryption returns how each host of an address is connected to, by the address and the
-// PG* variables.
+// Encryption returns how connections to each host of an address are protected, according to
+// the address and the PG* variables.
 func Encryption(address string) ([]HostEncryption, error) {
 	config, err := readAddress(address)
 	if err != nil {
 		return nil, err
 	}
 	var hosts []HostEncryption
-	// sslmode=prefer and allow are two attempts with one host, of which one is plain.
+	// sslmode=prefer and allow make two attempts per host, one of them unencrypted.
 	attempt := func(host string, with *tls.Config) {
 		encrypted := with != nil
 		verified := encrypted && (!with.InsecureSkipVerify || with.VerifyPeerCertificate != nil || with.VerifyConnection != nil)

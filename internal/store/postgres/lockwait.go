@@ -15,16 +15,16 @@ import (
 // Rows of one operator may be locked for long: by a node that hangs in a transaction, or
 // by a person with psql. Other operators must not wait for that. So a write waits for a
 // lock only briefly on the server, where it blocks a connection and the other items of
-// its transaction; it is rolled back and tried again, until lock_timeout is over. Every
+// its transaction; it is rolled back and tried again, until lock_timeout has passed. Every
 // try after the first one takes a slot, and there are fewer slots than connections.
 
 // How long one try waits for a lock.
 const (
-	// sharedLockTimeout is for a batch of several operators: longer than the commits
-	// of other nodes take that hold the same rows.
+	// sharedLockTimeout is for a batch of several operators: longer than a commit of
+	// another node locks the same rows.
 	sharedLockTimeout = 250 * time.Millisecond
 	// probeLockTimeout is for the first try of an operator whose items left a shared
-	// batch. Most of them were not the ones that were blocked.
+	// batch. Most operators of such a batch were not blocked.
 	probeLockTimeout = 20 * time.Millisecond
 	// soloLockTimeout is for every other try.
 	soloLockTimeout = 100 * time.Millisecond
@@ -59,8 +59,8 @@ func (w *lockWaits) readTotal(ctx context.Context, db *DB) error {
 	return nil
 }
 
-// retryLocked retries a write that is not batched until it meets no lock, or until
-// lock_timeout or ctx is over.
+// retryLocked retries a write that is not batched until it gets its locks, lock_timeout has
+// passed, or ctx is done.
 func (w *lockWaits) retryLocked(ctx context.Context, write func() error) error {
 	err := write()
 	if lockTimedOut(err) && w.total > 0 {
@@ -88,14 +88,14 @@ func setLockTimeout(timeout time.Duration) string {
 // for a lock.
 func lockTimedOut(err error) bool { return sqlState(err) == lockNotAvailable }
 
-// transient marks an error as operation.ErrUnavailable where the server has certainly
-// undone the write, or never got its COMMIT, and the same may work later.
+// transient marks an error as operation.ErrUnavailable if the server has certainly rolled
+// the write back, or never got its COMMIT, and a retry may succeed.
 func transient(err error) error {
 	if err == nil || errors.Is(err, operation.ErrCommitUnknown) || errors.Is(err, operation.ErrUnavailable) {
 		return err
 	}
 	switch code := sqlState(err); {
-	case code == lockNotAvailable, code == queryCanceled, undone(err), strings.HasPrefix(code, insufficientResources), pgconn.Timeout(err):
+	case code == lockNotAvailable, code == queryCanceled, isConflict(err), strings.HasPrefix(code, insufficientResources), pgconn.Timeout(err):
 		return fmt.Errorf("%w: %w", operation.ErrUnavailable, err)
 	}
 	return err

@@ -12,10 +12,10 @@ import (
 // each other.
 const maintenanceRow = `SELECT FROM maintenance WHERE one = 1 FOR SHARE`
 
-// lockMaintenance waits for the transactions that have read maintenanceRow, and keeps
-// further ones out until the commit. Plain reads, such as those of a dump, go on.
-// The lock timeout is longer than that of other writes: with short waits and retries, it
-// would lose its place in the lock queue to the reservations of a slow server every time.
+// lockMaintenance waits for the transactions that have read maintenanceRow, and blocks
+// further ones until the commit. Plain reads, such as those of a dump, are not blocked.
+// The lock timeout is longer than that of other writes: every retry goes to the end of the
+// server's lock queue, behind the reservations, and on a slow server might never succeed.
 func lockMaintenance(tx sqlstore.Tx) error {
 	_, err := tx.Exec(`SET LOCAL lock_timeout = '5s'`)
 	if err == nil {
@@ -24,8 +24,8 @@ func lockMaintenance(tx sqlstore.Tx) error {
 	return err
 }
 
-// guardMaintenance adds a statement that fails in maintenance mode, and keeps the mode off
-// until the commit.
+// guardMaintenance adds a statement that fails in maintenance mode, and prevents the mode
+// from being switched on before the commit.
 func guardMaintenance(batch *pgx.Batch) {
 	batch.Queue(`SELECT 1 / (count(*) = 0)::int FROM (` + maintenanceRow + `) AS maintenance`)
 }

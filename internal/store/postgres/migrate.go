@@ -36,7 +36,8 @@ func Schema() (string, error) {
 }
 
 const (
-	// migrateTries is how often a node tries to migrate while other nodes do so, too.
+	// migrateTries is how often a node tries to migrate if other nodes migrate at the same
+	// time.
 	migrateTries = 20
 	// A migration locks tables exclusively, and other transactions queue behind it. If it
 	// does not get its locks soon, because an audit or a backup reads the tables, it gives
@@ -111,7 +112,7 @@ func (db *DB) migrate(ctx context.Context, provider *goose.Provider) error {
 		if err == nil {
 			return nil
 		}
-		if pending, look := provider.HasPending(ctx); look == nil && !pending {
+		if pending, pendingErr := provider.HasPending(ctx); pendingErr == nil && !pending {
 			return nil
 		}
 		switch {
@@ -124,7 +125,7 @@ func (db *DB) migrate(ctx context.Context, provider *goose.Provider) error {
 			case <-time.After(migratePause):
 			}
 		case sqlState(err) == lockNotAvailable:
-			return fmt.Errorf("migrate %s: %w; something has held its tables for minutes: wait for the audit or backup that does, or end it", db.where, err)
+			return fmt.Errorf("migrate %s: %w; its tables have been locked for minutes: wait for the audit or backup that locks them, or end it", db.where, err)
 		case tries == migrateTries:
 			return fmt.Errorf("migrate %s: %w", db.where, err)
 		default:

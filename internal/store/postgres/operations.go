@@ -30,8 +30,8 @@ func (db *DB) OperationByID(ctx context.Context, operatorID int64, id string) (o
 }
 
 // subscriberColumns are what a request needs of a subscriber s, which may be missing. LIMIT
-// makes the planner use the index by subscriber: if it takes the table for small, it would
-// read all open operations.
+// makes the planner use the index by subscriber: if it estimates the table as small, it
+// would read all open operations.
 const subscriberColumns = `s.id, s.operator_id, s.mobile, s.name, s.expires_at, s.version,
 	(SELECT o.id FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review') LIMIT 1)`
 
@@ -89,7 +89,7 @@ func subscriberWhere(from sqlstore.Querier, condition string, args ...any) (*ope
 }
 
 // unindexed is an operation's status in a statement that has the operation's id. With the
-// plain column the planner would use an index of open operations, which it takes for
+// plain column the planner would use an index of open operations, which it estimates as
 // empty, and read all of it, including the dead rows since the last vacuum.
 const unindexed = `status || ''`
 
@@ -126,8 +126,8 @@ func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile s
 		var activated, renewed sql.NullInt64
 		var transaction, provider sql.NullString
 		var cycles nullableCycles
-		// The sum keeps the planner from the index of operators: it would read all
-		// of the operator's operations there to find out which are the subscriber's.
+		// operator_id + 0 keeps the planner from using the index by operator, where it
+		// would scan all of the operator's operations until it finds the subscriber's.
 		err = from.QueryRow(`
 			SELECT email, address, connection_type, activated_at, renewed_at, last_provider_transaction,
 			       (SELECT o.provider FROM operations o WHERE o.subscriber_id = s.id AND o.operator_id + 0 = s.operator_id ORDER BY o.created_at DESC LIMIT 1),

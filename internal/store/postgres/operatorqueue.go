@@ -10,10 +10,10 @@ import (
 )
 
 // operatorQueue holds the items of one operator that are kept out of shared batches:
-// a row of theirs was locked, or they shared a batch with something that failed. One
-// worker tries them, on one connection: an operator's writes follow each other in its
-// wallet or rate counter anyway. When a try has met no lock and nothing is left, the
-// operator is back in shared batches.
+// one of their rows was locked, or an item of their batch failed. One worker tries them,
+// on one connection: the row of the wallet or rate counter serializes an operator's writes
+// anyway. When the queue is empty and the last try did not time out on a lock, the
+// operator returns to shared batches.
 type operatorQueue[Request, Result any] struct {
 	items   []*item[Request, Result]
 	working bool
@@ -41,7 +41,7 @@ func (b *batcher[Request, Result]) divert(batch []*item[Request, Result]) []*ite
 	return rest
 }
 
-// separate moves all items of a batch that failed to the queues of their operators.
+// separate moves all items of a failed batch to the queues of their operators.
 func (b *batcher[Request, Result]) separate(batch []*item[Request, Result], err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +81,7 @@ func (b *batcher[Request, Result]) work(operatorID int64, q *operatorQueue[Reque
 	}
 }
 
-// pull takes items to be tried together; none ends the worker.
+// pull takes the items of the next try; if there are none, the worker ends.
 func (b *batcher[Request, Result]) pull(operatorID int64, q *operatorQueue[Request, Result]) []*item[Request, Result] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,7 +92,7 @@ func (b *batcher[Request, Result]) pull(operatorID int64, q *operatorQueue[Reque
 			left = append(left, e)
 		case e.lockErr != nil:
 			answer([]*item[Request, Result]{e}, e.lockErr)
-		default: // there was no slot for it in time
+		default: // it got no slot in time
 			answer([]*item[Request, Result]{e}, errBusy)
 		}
 	}
@@ -136,7 +136,7 @@ func (b *batcher[Request, Result]) attempt(q *operatorQueue[Request, Result], ba
 		switch {
 		case lockTimedOut(err):
 			return batch[i:]
-		case errors.Is(err, operation.ErrUnavailable), pgconn.Timeout(err): // for the others as well
+		case errors.Is(err, operation.ErrUnavailable), pgconn.Timeout(err): // the other items would fail, too
 			answer(batch[i:], err)
 			return nil
 		}

@@ -16,8 +16,8 @@ import (
 // two round trips for any number of rows: the first batch has the BEGIN, the last one the
 // COMMIT.
 //
-// What is sent with the COMMIT cannot be called back. So its conditions have to fail on
-// the server: by a constraint, or by guarded.
+// The client cannot stop statements that were sent with the COMMIT. So their conditions are
+// checked on the server: by a constraint, or by guarded.
 type pipe struct {
 	conn        *pgxpool.Conn
 	lockTimeout time.Duration
@@ -34,8 +34,8 @@ func guarded(query string) string {
 
 const divisionByZero = "22012"
 
-// moved reports whether err is a failed guard or a unique violation.
-func moved(err error) bool { return sqlState(err) == divisionByZero || violates(err) }
+// guardFailed reports whether err is a failed guard or a unique violation.
+func guardFailed(err error) bool { return sqlState(err) == divisionByZero || violates(err) }
 
 // pipelined runs a write in a transaction that waits at most lockTimeout for any lock.
 // It may call run several times.
@@ -59,16 +59,16 @@ func (db *DB) pipelinedAlone(ctx context.Context, run func(*pipe) error) error {
 func (p *pipe) send(batch *pgx.Batch) error {
 	ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
 	defer cancel()
-	return p.conn.SendBatch(ctx, p.opened(batch)).Close()
+	return p.conn.SendBatch(ctx, p.withBegin(batch)).Close()
 }
 
-// queryRow reads one row in between, where it is seldom needed; sql.ErrNoRows if
+// QueryRow reads one row between batches, in a round trip of its own; sql.ErrNoRows if
 // there is none.
 func (p *pipe) QueryRow(query string, args ...any) sqlstore.Row {
 	return p.conn.QueryRow(context.Background(), query, args...)
 }
 
-// query reads several rows in between, which the caller closes.
+// Query reads several rows between batches; the caller closes them.
 func (p *pipe) Query(query string, args ...any) (sqlstore.Rows, error) {
 	return p.conn.Query(context.Background(), query, args...)
 }
@@ -88,10 +88,10 @@ func (p *pipe) commitAt(batch *pgx.Batch, hit func() error) error {
 	return p.commit(&pgx.Batch{})
 }
 
-// commit sends the last batch, with the COMMIT behind it. It has no deadline; see
+// commit sends the last batch, followed by the COMMIT. It has no deadline; see
 // the function commit.
 func (p *pipe) commit(batch *pgx.Batch) error {
-	sending := p.opened(batch)
+	sending := p.withBegin(batch)
 	sending.Queue(`commit`).Exec(func(tag pgconn.CommandTag) error {
 		if tag.String() != "COMMIT" {
 			return pgx.ErrTxCommitRollback
@@ -105,7 +105,8 @@ func (p *pipe) commit(batch *pgx.Batch) error {
 	return state.endCommit(err)
 }
 
-func (p *pipe) opened(batch *pgx.Batch) *pgx.Batch {
+// withBegin puts the BEGIN before the first batch.
+func (p *pipe) withBegin(batch *pgx.Batch) *pgx.Batch {
 	if p.begun {
 		return batch
 	}

@@ -17,7 +17,7 @@ var planning = map[string]string{
 	"enable_hashjoin":  "off",
 	"enable_mergejoin": "off",
 	// Starting parallel workers takes longer than reading a page; and where they would
-	// help, for a sum over many rows, they would take the processors from requests.
+	// help, for a sum over many rows, they would take CPU time from requests.
 	"max_parallel_workers_per_gather": "0",
 	// With enable_seqscan off a scan has a very high cost, for which the server would
 	// compile the statement first.
@@ -27,8 +27,8 @@ var planning = map[string]string{
 const (
 	// firstReplan is how often a connection is used before its plans are dropped for the
 	// first time. For a table that is nearly empty the server plans to read all of it, and
-	// would keep that plan until it gathers statistics again, a minute or more later and
-	// perhaps a hundred thousand rows. A new plan takes the table's present size into
+	// would keep that plan until it gathers statistics again: a minute or more, and perhaps
+	// a hundred thousand rows, later. A new plan takes the table's present size into
 	// account. So plans are dropped whenever the number of uses has doubled.
 	firstReplan = 32
 	// replanEvery is how often a connection is used with the same plans at most.

@@ -8,10 +8,10 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// offerColumns are those of a plan p that was found by sellable, or was not.
+// offerColumns are the columns of a plan p, which are NULL if it cannot be bought.
 const offerColumns = `p.id, p.name, p.description, p.price_paise, p.months, p.type, p.main, p.addon, p.retired, p.version, p.updated_at`
 
-// nullablePlan is read by offerColumns.
+// nullablePlan is scanned from offerColumns.
 type nullablePlan struct {
 	id, name, description, kind, main, addon sql.NullString
 	price, months, version, updated          sql.NullInt64

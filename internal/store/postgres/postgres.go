@@ -1,4 +1,4 @@
-// Package postgres is the store of several nodes, in a PostgreSQL database. It decides no
+// Package postgres is the store for several nodes, in a PostgreSQL database. It decides no
 // business rule: each method is one transaction, and each rule that concurrent writes could
 // break is enforced by a constraint, a guarded UPDATE or a row lock.
 //
@@ -45,17 +45,17 @@ type Options struct {
 	Role Role
 	// Observe is called for every batch of admissions, reservations or settlements.
 	Observe Observer
-	// OnAuditEntry is called with every committed staff action or change of an own
-	// login, and the caller's context. It may be nil.
+	// OnAuditEntry is called with every committed staff action, and every change that a
+	// person made to their own login, and the caller's context. It may be nil.
 	OnAuditEntry func(context.Context, admin.AuditEntry)
-	// Begin is called before a node creates a store or opens one without operators; an
-	// error stops it. It may be nil.
+	// Begin is called before a node creates a store or opens one without operators; if it
+	// returns an error, Open fails. It may be nil.
 	Begin func() error
 }
 
-// Observer observes the store's batches. It brings its own clock.
+// Observer observes the store's batches. It measures their duration itself.
 type Observer interface {
-	// Batch is called before writes share a commit, and done when it has returned.
+	// Batch is called before a batch of writes is committed, and done afterwards.
 	Batch(writes int) (done func())
 }
 
@@ -69,7 +69,7 @@ type DB struct {
 	snapshots    *batcher[operation.SnapshotQuery, snapshotResult]
 	admissions   *batcher[access.Admission, access.Admitted]
 	reservations *batcher[operation.Draft, operation.Operation]
-	settlements  *batcher[settling, operation.Operation]
+	settlements  *batcher[pendingSettlement, operation.Operation]
 	// commitOrder is shared by the batchers that write.
 	commitOrder *commitOrder
 	locks       *lockWaits
@@ -77,7 +77,7 @@ type DB struct {
 	waiting atomic.Int64
 	// primaries counts the primaries that were lost; each connection belongs to one.
 	primaries    atomic.Int64
-	broken       chan struct{} // never closed: another primary may come
+	broken       chan struct{} // never closed: see Broken
 	ids          *subscription.IDs
 	onAuditEntry func(context.Context, admin.AuditEntry)
 	// keys sign staff actions and digests; nil until UseIntegrityKeys.
@@ -92,7 +92,7 @@ const (
 	connectTimeout = 2 * time.Second
 	// statementTimeout ends a statement that hangs; never a COMMIT.
 	statementTimeout = 10 * time.Second
-	// acquireTimeout is for a connection; longer than two dead hosts take.
+	// acquireTimeout limits the wait for a connection; it allows for two dead hosts.
 	acquireTimeout = 3 * connectTimeout
 	// readyTimeout is for Ready.
 	readyTimeout = 3 * time.Second
@@ -104,11 +104,11 @@ var session = map[string]string{
 	// None, whatever is set for the role or the database: a COMMIT that is cancelled while
 	// it waits for the standby is committed, although the standby may not have it.
 	"statement_timeout": "0",
-	// A node that hangs in a transaction must not block its rows for others. Those wait
-	// longer than that, and succeed. A write waits by trying again; see lockWaits.
+	// A node that hangs in a transaction must not block its rows for long. Other writes
+	// wait longer than that, and then succeed. They wait by retrying; see lockWaits.
 	"idle_in_transaction_session_timeout": "5s",
 	"lock_timeout":                        "7s",
-	// The server notices a node that is gone.
+	// The server detects a dead node.
 	"tcp_keepalives_idle":     "5",
 	"tcp_keepalives_interval": "2",
 	"tcp_keepalives_count":    "3",
@@ -152,7 +152,7 @@ func (db *DB) prepare(ctx context.Context, options Options) error {
 	}
 	if options.Role == Node && options.Begin != nil {
 		if begun, err := db.hasOperators(ctx); err != nil {
-			return fmt.Errorf("look whether it has operators: %w", err)
+			return fmt.Errorf("check whether it has operators: %w", err)
 		} else if !begun {
 			if err := options.Begin(); err != nil {
 				return err
@@ -181,15 +181,15 @@ func CheckAddress(address string) error {
 func readAddress(address string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(address)
 	if err != nil {
-		return nil, addressProblem(address, err)
+		return nil, addressError(address, err)
 	}
 	if err := checkHosts(config.ConnConfig); err != nil {
-		return nil, addressProblem(address, err)
+		return nil, addressError(address, err)
 	}
 	parameters := url.Values{}
 	if _, query, found := strings.Cut(address, "?"); found {
 		if parameters, err = url.ParseQuery(query); err != nil {
-			return nil, addressProblem(address, err)
+			return nil, addressError(address, err)
 		}
 	}
 	for _, deadline := range []string{"statement_timeout", "transaction_timeout"} {
@@ -204,7 +204,7 @@ func readAddress(address string) (*pgxpool.Config, error) {
 		config.ConnConfig.ConnectTimeout = connectTimeout
 	}
 	if !parameters.Has("target_session_attrs") {
-		// Of several hosts, the one that takes writes.
+		// Of several hosts, connect to the one that accepts writes.
 		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	for _, settings := range []map[string]string{session, planning} {
@@ -250,7 +250,7 @@ func (db *DB) checkDurability(ctx context.Context) error {
 		SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes')`).
 		Scan(&fsync, &commits, &pages)
 	if err != nil {
-		return fmt.Errorf("read back the settings of %s: %w", db.where, err)
+		return fmt.Errorf("read the settings of %s: %w", db.where, err)
 	}
 	if fsync != "on" || pages != "on" || commits != "on" && commits != "remote_apply" {
 		return fmt.Errorf("the store at %s would not be durable: fsync=%s full_page_writes=%s synchronous_commit=%s; "+
@@ -287,7 +287,7 @@ func (db *DB) ServerTime(ctx context.Context) (time.Time, error) {
 // Broken is never closed: a lost primary may come back, or a standby be promoted.
 func (db *DB) Broken() <-chan struct{} { return db.broken }
 
-// Queued is how many writes wait for a connection or for a batch.
+// Queued returns how many writes wait for a connection or for a batch.
 func (db *DB) Queued() int {
 	queued := int(db.waiting.Load())
 	for _, batcher := range db.batchers() {

@@ -35,7 +35,7 @@ var insertEvents = `
 	  FROM ` + unnest(1, eventColumns) + ` AS v (` + names(eventColumns) + `)`
 
 // writeEvents adds an event to each operation's history. The operations' rows are
-// locked by the transaction, so their numbers have no gaps and no duplicates.
+// locked by the transaction, so the events' numbers have no gaps and no duplicates.
 func writeEvents(batch *pgx.Batch, all []event) {
 	if len(all) > 0 {
 		batch.Queue(insertEvents, eventColumns.args(all)...)

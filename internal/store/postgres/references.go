@@ -14,8 +14,8 @@ const fillBatch = 1000
 
 // fillReferences adds the missing rows of credited_references, for entries from before its
 // migration and for those that an older binary wrote since. Several nodes may do so at once,
-// beside others that serve: a row that another node has added meanwhile is skipped, and the
-// search is repeated.
+// while others serve requests: a row that another node has added meanwhile is skipped, and
+// the search is repeated.
 func (db *DB) fillReferences(ctx context.Context) error {
 	for tries := 1; ; tries++ {
 		missing, err := listUnfilled(db.read(ctx))

@@ -38,8 +38,8 @@ func (db *DB) RecordRequests(ctx context.Context, batch requestlog.Batch) error 
 		if len(uses.keys) == 0 {
 			return nil
 		}
-		// A row that is locked is left as it is: the calls of other operators are not
-		// to wait for it, nor to be lost with it.
+		// A locked row is not updated, so that the log entries of other operators
+		// neither wait for its lock nor are lost with a timeout.
 		_, err = tx.Exec(`
 			INSERT INTO key_uses (operator_id, credential_id, last_at)
 			SELECT v.* FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS v (operator_id, credential_id, last_at)
@@ -48,7 +48,7 @@ func (db *DB) RecordRequests(ctx context.Context, batch requestlog.Batch) error 
 			    ON CONFLICT (operator_id, credential_id) DO UPDATE SET last_at = greatest(key_uses.last_at, excluded.last_at)`,
 			uses.operators, uses.keys, uses.at)
 		if err != nil {
-			return fmt.Errorf("note the uses of keys: %w", err)
+			return fmt.Errorf("record key uses: %w", err)
 		}
 		return nil
 	})

@@ -15,8 +15,8 @@ import (
 
 const maxReservations = 128
 
-// reserving is one draft that waits for a batch.
-type reserving = item[operation.Draft, operation.Operation]
+// reservationItem is one reservation that waits for a batch.
+type reservationItem = item[operation.Draft, operation.Operation]
 
 func (db *DB) openReservation(observe Observer) {
 	db.reservations = newBatcher(batcherOptions[operation.Draft, operation.Operation]{
@@ -26,7 +26,7 @@ func (db *DB) openReservation(observe Observer) {
 	})
 }
 
-// batchLimit is how many items may share a transaction that has a failpoint inside: if
+// batchLimit returns how many items may share a transaction that has a failpoint inside: if
 // failpoints are built in, each item has its own.
 func batchLimit(limit int) int {
 	if failpoint.Enabled {
@@ -43,7 +43,7 @@ func batchLimit(limit int) int {
 // separately.
 func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operation, error) {
 	op, err := db.reservations.do(ctx, d)
-	if moved(err) {
+	if guardFailed(err) {
 		return operation.Operation{}, operation.ErrStale
 	}
 	if err != nil {
@@ -55,22 +55,22 @@ func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operati
 // reserveBatch commits a batch in one transaction. All writes lock rows in the same order:
 // plans, subscribers, wallets, and each table by key, so that batches of several nodes do
 // not deadlock.
-func (db *DB) reserveBatch(all []*reserving, lockTimeout time.Duration) error {
+func (db *DB) reserveBatch(all []*reservationItem, lockTimeout time.Duration) error {
 	return db.pipelined(context.Background(), lockTimeout, func(p *pipe) error {
-		drafts := column(all, func(r *reserving) *operation.Draft { return &r.request })
-		var known, fresh []*operation.Draft
+		drafts := column(all, func(r *reservationItem) *operation.Draft { return &r.request })
+		var existing, activations []*operation.Draft
 		for _, d := range drafts {
 			if d.Kind == operation.Activate {
-				fresh = append(fresh, d)
+				activations = append(activations, d)
 			} else {
-				known = append(known, d)
+				existing = append(existing, d)
 			}
 		}
 		batch := &pgx.Batch{}
 		guardMaintenance(batch)
 		guardPlans(batch, drafts)
-		addCustomers(batch, fresh)
-		claimCustomers(batch, known)
+		addSubscribers(batch, activations)
+		claimSubscribers(batch, existing)
 		record(batch, drafts, all)
 		return p.commitAt(batch, func() error { return failpoint.Hit("R.in") })
 	})
@@ -99,7 +99,7 @@ func guardPlans(batch *pgx.Batch, drafts []*operation.Draft) {
 		   FOR SHARE OF p`), ids, versions)
 }
 
-var customerColumns = columns[*operation.Draft]{
+var newSubscriberColumns = columns[*operation.Draft]{
 	textColumn("id", func(d *operation.Draft) string { return d.SubscriberID }),
 	intColumn("operator_id", func(d *operation.Draft) int64 { return d.OperatorID }),
 	textColumn("mobile", func(d *operation.Draft) string { return d.Mobile }),
@@ -110,15 +110,15 @@ var customerColumns = columns[*operation.Draft]{
 	timeColumn("created_at", func(d *operation.Draft) time.Time { return d.CreatedAt }),
 }
 
-var insertCustomers = `
-	INSERT INTO subscribers (` + names(customerColumns) + `)
-	SELECT * FROM ` + unnest(1, customerColumns) + ` AS v (` + names(customerColumns) + `)
+var insertSubscribers = `
+	INSERT INTO subscribers (` + names(newSubscriberColumns) + `)
+	SELECT * FROM ` + unnest(1, newSubscriberColumns) + ` AS v (` + names(newSubscriberColumns) + `)
 	 ORDER BY v.mobile`
 
-// addCustomers inserts the new subscribers, whose mobile numbers and ids must be free.
-func addCustomers(batch *pgx.Batch, drafts []*operation.Draft) {
+// addSubscribers inserts the new subscribers, whose mobile numbers and ids must be free.
+func addSubscribers(batch *pgx.Batch, drafts []*operation.Draft) {
 	if len(drafts) > 0 {
-		batch.Queue(insertCustomers, customerColumns.args(drafts)...)
+		batch.Queue(insertSubscribers, newSubscriberColumns.args(drafts)...)
 	}
 }
 
@@ -136,10 +136,10 @@ var updateClaimed = `
 	     RETURNING s.id)
 	` + guarded(`SELECT FROM claimed`)
 
-// claimCustomers increments the version of existing subscribers, which must not have
+// claimSubscribers increments the version of existing subscribers, which must not have
 // changed since the drafts were made. That they have no other open operation is
 // checked by the unique index of operations.
-func claimCustomers(batch *pgx.Batch, drafts []*operation.Draft) {
+func claimSubscribers(batch *pgx.Batch, drafts []*operation.Draft) {
 	if len(drafts) > 0 {
 		batch.Queue(updateClaimed, claimColumns.args(bySubscriber(drafts, func(d *operation.Draft) string { return d.SubscriberID }))...)
 	}
@@ -207,7 +207,7 @@ var reserveAll = `
 // balance is checked in the WHERE clause, not read first: two requests that both saw
 // enough money must not both spend it. The commission rate is the operator's at this
 // moment.
-func record(batch *pgx.Batch, drafts []*operation.Draft, all []*reserving) {
+func record(batch *pgx.Batch, drafts []*operation.Draft, all []*reservationItem) {
 	totals, slots := walletTotals(drafts, func(d *operation.Draft) (int64, int64) { return d.OperatorID, d.Amount.Paise() })
 	args := make([]any, 0, len(totalColumns)+len(draftColumns)+len(slotColumns))
 	args = totalColumns.appendArgs(args, totals)
@@ -218,7 +218,7 @@ func record(batch *pgx.Batch, drafts []*operation.Draft, all []*reserving) {
 
 // readReserved sets the results of a batch. The balance before an item follows from the
 // wallet's balance after all items and the sum of the later ones.
-func readReserved(row sqlstore.Row, all []*reserving, slots []walletSlot) error {
+func readReserved(row sqlstore.Row, all []*reservationItem, slots []walletSlot) error {
 	var balances, rates []int64
 	var guard int64
 	if err := row.Scan(&balances, &rates, &guard); err != nil {

@@ -31,7 +31,7 @@ func (db *DB) Due(ctx context.Context, now time.Time) (due operation.Due, err er
 		       EXISTS (SELECT 1 FROM operations WHERE status = 'failed' AND next_check_at IS NOT NULL AND next_check_at <= $1)`,
 		now.UnixMilli()).Scan(&due.Reviews, &due.Addons, &due.LateChecks)
 	if err != nil {
-		return due, fmt.Errorf("look for what is due: %w", err)
+		return due, fmt.Errorf("look for due operations: %w", err)
 	}
 	return due, nil
 }
@@ -58,7 +58,7 @@ func (db *DB) ClaimReviews(ctx context.Context, c operation.Claim) ([]operation.
 		}
 		moves := &pgx.Batch{}
 		writeEvents(moves, column(abandoned, func(op operation.Operation) event {
-			return event{op.ID, operation.Processing, operation.NeedsReview, op.Epoch, c.Node, "", "its holder was not heard of", c.Now.UnixMilli()}
+			return event{op.ID, operation.Processing, operation.NeedsReview, op.Epoch, c.Node, "", "its lease expired", c.Now.UnixMilli()}
 		}))
 		if err := tx.send(moves); err != nil {
 			return fmt.Errorf("put operations into review: %w", err)
@@ -111,21 +111,21 @@ func claim(tx *tx, c operation.Claim, kind reviewKind) ([]operation.Operation, e
 		UPDATE operations SET ` + kind.set + `
 		 WHERE id = ANY (ARRAY(SELECT id FROM taken)) AND ($3::text IS NOT NULL OR $4::bigint IS NOT NULL)
 		RETURNING ` + sqlstore.OperationColumns
-	var held, room []int64
-	inHand := []string{}
+	var held, capacities []int64
+	heldIDs := []string{}
 	for operatorID, ids := range c.Held {
-		inHand = append(inHand, ids...)
-		held, room = append(held, operatorID), append(room, int64(c.Capacity(operatorID)))
+		heldIDs = append(heldIDs, ids...)
+		held, capacities = append(held, operatorID), append(capacities, int64(c.Capacity(operatorID)))
 	}
 	var claimed []operation.Operation
 	for _, part := range [][2]int64{{c.After, math.MaxInt64}, {0, c.After}} {
 		if len(claimed) == c.Limit || part[0] == part[1] {
 			break
 		}
-		rows, err := tx.Query(statement, c.Now.UnixMilli(), c.Limit-len(claimed), c.Node, c.Until.UnixMilli(), part[0], part[1], held, room, c.Capacity(0), inHand)
+		rows, err := tx.Query(statement, c.Now.UnixMilli(), c.Limit-len(claimed), c.Node, c.Until.UnixMilli(), part[0], part[1], held, capacities, c.Capacity(0), heldIDs)
 		some, err := sqlstore.Collect(rows, err, sqlstore.ReadOperation)
 		if err != nil {
-			return nil, fmt.Errorf("claim what is due: %w", err)
+			return nil, fmt.Errorf("claim due operations: %w", err)
 		}
 		claimed = append(claimed, some...)
 	}
@@ -159,7 +159,7 @@ func (db *DB) ClaimAddons(ctx context.Context, c operation.Claim) ([]operation.O
 	return db.claimFrom(ctx, c, addonQueue)
 }
 
-// ClaimLateChecks claims refunded operations that the provider has yet to be told of.
+// ClaimLateChecks claims refunded operations that the provider has not been told of yet.
 func (db *DB) ClaimLateChecks(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
 	return db.claimFrom(ctx, c, lateCheckQueue)
 }
@@ -194,7 +194,7 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 			}
 		}
 		if changed == 1 && s.State == operation.AddonFailed && len(s.Calls) > 0 {
-			// A node that had lost the add-on may have been told otherwise.
+			// The provider may have confirmed it to a node that no longer owned the add-on.
 			var confirmed bool
 			err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM provider_calls WHERE operation_id = $1 AND reference = $2 AND outcome = 'confirmed')`,
 				s.OperationID, s.Calls[len(s.Calls)-1].Reference).Scan(&confirmed)

@@ -16,19 +16,19 @@ import (
 
 const maxSettlements = 128
 
-// settling is a settlement and its operation, which is open under the settlement's epoch.
-type settling struct {
+// pendingSettlement is a settlement and its operation, which is open under the settlement's epoch.
+type pendingSettlement struct {
 	operation.Settlement
 	before operation.Operation
 }
 
-// settlingItem is one settlement that waits for a batch.
-type settlingItem = item[settling, operation.Operation]
+// settlementItem is one settlement that waits for a batch.
+type settlementItem = item[pendingSettlement, operation.Operation]
 
 func (db *DB) openSettlement(observe Observer) {
-	db.settlements = newBatcher(batcherOptions[settling, operation.Operation]{
+	db.settlements = newBatcher(batcherOptions[pendingSettlement, operation.Operation]{
 		observe: observe, order: db.commitOrder, maxItems: batchLimit(maxSettlements), locks: db.locks,
-		operator: func(s settling) int64 { return s.before.OperatorID },
+		operator: func(s pendingSettlement) int64 { return s.before.OperatorID },
 		run:      db.settleBatch,
 	})
 }
@@ -36,30 +36,31 @@ func (db *DB) openSettlement(observe Observer) {
 // Settle moves an operation that is still open under the given epoch. Wallet, ledger,
 // commission, subscriber, history and provider calls are written in the same commit.
 //
-// If the caller passes the operation that it holds, that takes one round trip, shared
-// with other settlements: the server rolls it back if the epoch has changed since.
-// Otherwise, or if it has, the operation is locked and read first.
+// If the caller passes the operation that it owns, that takes one round trip, shared
+// with other settlements: the server rolls it back if the epoch has changed since. In that
+// case, or if no operation was passed, the operation is locked and read first.
 func (db *DB) Settle(ctx context.Context, s operation.Settlement) (operation.Operation, bool, error) {
-	// An operation in review is read first, with the provider's replies in the meantime.
+	// An operation in review is read first, with the replies that other nodes got meanwhile.
 	if s.LastRead != nil && s.LastRead.State == operation.Processing && s.AppliesTo(*s.LastRead) {
-		op, err := db.settlements.do(ctx, settling{s, *s.LastRead})
+		op, err := db.settlements.do(ctx, pendingSettlement{s, *s.LastRead})
 		if err == nil {
 			return op, true, nil
 		}
-		if !moved(err) {
+		if !guardFailed(err) {
 			return operation.Operation{}, false, fmt.Errorf("settle %s: %w", s.OperationID, err)
 		}
-		// Another node has the operation now: its calls must be saved even if the caller cancels.
+		// Another node owns the operation now. This node's calls must be saved even if the
+		// caller cancels.
 		ctx = context.WithoutCancel(ctx)
 	}
 	return db.settleLocked(ctx, s)
 }
 
 // settleBatch commits a batch in one transaction.
-func (db *DB) settleBatch(all []*settlingItem, lockTimeout time.Duration) error {
+func (db *DB) settleBatch(all []*settlementItem, lockTimeout time.Duration) error {
 	return db.pipelined(context.Background(), lockTimeout, func(p *pipe) error {
 		batch := &pgx.Batch{}
-		settle(batch, column(all, func(e *settlingItem) settling { return e.request }))
+		settle(batch, column(all, func(e *settlementItem) pendingSettlement { return e.request }))
 		err := p.commitAt(batch, func() error { return failpoint.Hit("S.in") })
 		for _, e := range all {
 			e.result = e.request.Apply(e.request.before)
@@ -90,8 +91,8 @@ func (db *DB) settleLocked(ctx context.Context, s operation.Settlement) (operati
 		}
 		writing := &pgx.Batch{}
 		if settled = s.AppliesTo(op); settled {
-			one := settling{s, op}
-			settle(writing, []settling{one})
+			one := pendingSettlement{s, op}
+			settle(writing, []pendingSettlement{one})
 			op = s.Apply(op)
 			for _, e := range s.ReplyExceptions(op, replies) {
 				raiseException(writing, e)
@@ -110,8 +111,8 @@ func (db *DB) settleLocked(ctx context.Context, s operation.Settlement) (operati
 	return op, settled, nil
 }
 
-// definiteReplies reads the provider's replies with a known outcome, also those to nodes
-// that had lost the operation.
+// definiteReplies reads the provider's replies with a known outcome, including those to
+// nodes that no longer owned the operation.
 const definiteReplies = `
 	SELECT outcome, coalesce(provider_transaction_id, ''), detail FROM provider_calls
 	 WHERE operation_id = $1 AND reference = $1 AND outcome <> 'unknown' ORDER BY id`
@@ -137,10 +138,10 @@ func saveCalls(batch *pgx.Batch, op operation.Operation, s operation.Settlement)
 
 // settle queues everything that settlements write. All writes lock rows in the same order:
 // operations, subscribers, wallets. Operations need no order among themselves: each has
-// one holder, and a stale holder finds another epoch without waiting.
-func settle(batch *pgx.Batch, all []settling) {
+// one owner, and a former owner finds another epoch without waiting.
+func settle(batch *pgx.Batch, all []pendingSettlement) {
 	moveOperations(batch, all)
-	var confirmed, refunded []settling
+	var confirmed, refunded []pendingSettlement
 	var subscribers []string
 	var operators []int64
 	var calls []callRow
@@ -156,15 +157,15 @@ func settle(batch *pgx.Batch, all []settling) {
 		}
 		calls = append(calls, callsOf(s.OperationID, s.Node, s.Calls)...)
 	}
-	apart := len(refunded) > 0 && len(subscribers) > 1
-	if apart {
-		lockCustomers(batch, subscribers)
+	lockFirst := len(refunded) > 0 && len(subscribers) > 1
+	if lockFirst {
+		lockSubscribers(batch, subscribers)
 	}
-	runSubscriptions(batch, confirmed)
+	extendSubscriptions(batch, confirmed)
 	for _, s := range refunded {
-		releaseCustomer(batch, s)
+		releaseSubscriber(batch, s)
 	}
-	if apart {
+	if lockFirst {
 		lockWallets(batch, operators)
 	}
 	charge(batch, confirmed)
@@ -172,7 +173,7 @@ func settle(batch *pgx.Batch, all []settling) {
 		refund(batch, s)
 	}
 	writeCalls(batch, calls)
-	writeEvents(batch, column(all, func(s settling) event {
+	writeEvents(batch, column(all, func(s pendingSettlement) event {
 		return event{s.before.ID, s.before.State, s.To, s.Epoch, s.Node, s.Actor, s.Why, s.At.UnixMilli()}
 	}))
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-var moveColumns = columns[settling]{
-	textColumn("id", func(s settling) string { return s.OperationID }),
-	intColumn("epoch", func(s settling) int64 { return s.Epoch }),
-	textColumn("was", func(s settling) string { return string(s.before.State) }),
-	textColumn("status", func(s settling) string { return string(s.To) }),
-	nullTimeColumn("completed_at", func(s settling) time.Time { return s.completed() }),
-	nullTimeColumn("review_since", func(s settling) time.Time { return s.underReview() }),
-	nullTimeColumn("next_check_at", func(s settling) time.Time { return s.NextCheckAt }),
-	nullTextColumn("provider_transaction_id", func(s settling) string { return s.ProviderTransaction }),
-	nullTextColumn("reason", func(s settling) string { return string(s.Reason) }),
-	textColumn("provider_message", func(s settling) string { return s.ProviderMessage }),
-	nullTextColumn("addon_status", func(s settling) string { return string(s.AddonState) }),
-	nullTimeColumn("addon_next_at", func(s settling) time.Time { return s.AddonNextAt }),
-	intColumn("addon_attempt", func(s settling) int64 { return int64(s.AddonAttempt) }),
+var moveColumns = columns[pendingSettlement]{
+	textColumn("id", func(s pendingSettlement) string { return s.OperationID }),
+	intColumn("epoch", func(s pendingSettlement) int64 { return s.Epoch }),
+	textColumn("was", func(s pendingSettlement) string { return string(s.before.State) }),
+	textColumn("status", func(s pendingSettlement) string { return string(s.To) }),
+	nullTimeColumn("completed_at", func(s pendingSettlement) time.Time { return s.completed() }),
+	nullTimeColumn("review_since", func(s pendingSettlement) time.Time { return s.reviewSince() }),
+	nullTimeColumn("next_check_at", func(s pendingSettlement) time.Time { return s.NextCheckAt }),
+	nullTextColumn("provider_transaction_id", func(s pendingSettlement) string { return s.ProviderTransaction }),
+	nullTextColumn("reason", func(s pendingSettlement) string { return string(s.Reason) }),
+	textColumn("provider_message", func(s pendingSettlement) string { return s.ProviderMessage }),
+	nullTextColumn("addon_status", func(s pendingSettlement) string { return string(s.AddonState) }),
+	nullTimeColumn("addon_next_at", func(s pendingSettlement) time.Time { return s.AddonNextAt }),
+	intColumn("addon_attempt", func(s pendingSettlement) int64 { return int64(s.AddonAttempt) }),
 }
 
 var updateMoved = `
@@ -41,54 +41,54 @@ var updateMoved = `
 	` + guarded(`SELECT FROM moved`)
 
 // moveOperations moves operations to their new states, if none has changed since it was
-// read. It writes the same as Settlement.After computes.
-func moveOperations(batch *pgx.Batch, all []settling) {
+// read. It writes what Settlement.Apply computes.
+func moveOperations(batch *pgx.Batch, all []pendingSettlement) {
 	batch.Queue(updateMoved, moveColumns.args(all)...)
 }
 
 // completed returns when the operation ended; zero if it is open.
-func (s settling) completed() time.Time {
+func (s pendingSettlement) completed() time.Time {
 	if s.To.Open() {
 		return time.Time{}
 	}
 	return s.At
 }
 
-// underReview returns since when it is in review; zero if it has ended.
-func (s settling) underReview() time.Time {
+// reviewSince returns when the review began; zero if the operation has ended.
+func (s pendingSettlement) reviewSince() time.Time {
 	if s.To.Open() {
 		return s.At
 	}
 	return time.Time{}
 }
 
-var runColumns = columns[settling]{
-	textColumn("id", func(s settling) string { return s.before.SubscriberID }),
-	timeColumn("expires_at", func(s settling) time.Time { return s.before.ExpiryPlanned }),
-	nullTextColumn("provider_transaction", func(s settling) string { return cmp.Or(s.ProviderTransaction, s.before.ProviderTransaction) }),
-	boolColumn("activated", func(s settling) bool { return s.before.Kind == operation.Activate }),
-	timeColumn("at", func(s settling) time.Time { return s.At }),
+var extensionColumns = columns[pendingSettlement]{
+	textColumn("id", func(s pendingSettlement) string { return s.before.SubscriberID }),
+	timeColumn("expires_at", func(s pendingSettlement) time.Time { return s.before.ExpiryPlanned }),
+	nullTextColumn("provider_transaction", func(s pendingSettlement) string { return cmp.Or(s.ProviderTransaction, s.before.ProviderTransaction) }),
+	boolColumn("activated", func(s pendingSettlement) bool { return s.before.Kind == operation.Activate }),
+	timeColumn("at", func(s pendingSettlement) time.Time { return s.At }),
 }
 
-var updateRunning = `
+var updateSubscriptions = `
 	WITH running AS (
 	     UPDATE subscribers s
 	        SET expires_at = v.expires_at, last_provider_transaction = coalesce(v.provider_transaction, s.last_provider_transaction),
 	            activated_at = CASE WHEN v.activated THEN v.at ELSE s.activated_at END,
 	            renewed_at = CASE WHEN v.activated THEN s.renewed_at ELSE v.at END,
 	            version = s.version + 1
-	       FROM ` + unnest(1, runColumns) + ` AS v (` + names(runColumns) + `)
+	       FROM ` + unnest(1, extensionColumns) + ` AS v (` + names(extensionColumns) + `)
 	      WHERE s.id = v.id COLLATE "C"
 	     RETURNING s.id)
 	` + guarded(`SELECT FROM running`)
 
-var cycleColumns = columns[settling]{
-	textColumn("subscriber_id", func(s settling) string { return s.before.SubscriberID }),
-	textColumn("operation_id", func(s settling) string { return s.OperationID }),
-	textColumn("plan_id", func(s settling) string { return s.before.PlanID }),
-	timeColumn("starts_at", func(s settling) time.Time { return s.before.CycleStartsAt }),
-	timeColumn("ends_at", func(s settling) time.Time { return s.before.ExpiryPlanned }),
-	timeColumn("created_at", func(s settling) time.Time { return s.At }),
+var cycleColumns = columns[pendingSettlement]{
+	textColumn("subscriber_id", func(s pendingSettlement) string { return s.before.SubscriberID }),
+	textColumn("operation_id", func(s pendingSettlement) string { return s.OperationID }),
+	textColumn("plan_id", func(s pendingSettlement) string { return s.before.PlanID }),
+	timeColumn("starts_at", func(s pendingSettlement) time.Time { return s.before.CycleStartsAt }),
+	timeColumn("ends_at", func(s pendingSettlement) time.Time { return s.before.ExpiryPlanned }),
+	timeColumn("created_at", func(s pendingSettlement) time.Time { return s.At }),
 }
 
 var insertCycles = `
@@ -96,26 +96,26 @@ var insertCycles = `
 	SELECT coalesce((SELECT max(c.seq) FROM cycles c WHERE c.subscriber_id = v.subscriber_id COLLATE "C"), 0) + 1, v.*
 	  FROM ` + unnest(1, cycleColumns) + ` AS v (` + names(cycleColumns) + `)`
 
-// runSubscriptions extends or starts the subscriptions of confirmed operations.
-func runSubscriptions(batch *pgx.Batch, confirmed []settling) {
+// extendSubscriptions extends or starts the subscriptions of confirmed operations.
+func extendSubscriptions(batch *pgx.Batch, confirmed []pendingSettlement) {
 	if len(confirmed) == 0 {
 		return
 	}
-	confirmed = bySubscriber(confirmed, func(s settling) string { return s.before.SubscriberID })
-	batch.Queue(updateRunning, runColumns.args(confirmed)...)
+	confirmed = bySubscriber(confirmed, func(s pendingSettlement) string { return s.before.SubscriberID })
+	batch.Queue(updateSubscriptions, extensionColumns.args(confirmed)...)
 	batch.Queue(insertCycles, cycleColumns.args(confirmed)...)
 }
 
-var chargeColumns = columns[settling]{
-	textColumn("operation_id", func(s settling) string { return s.OperationID }),
-	intColumn("operator_id", func(s settling) int64 { return s.before.OperatorID }),
-	intColumn("paise", func(s settling) int64 { return s.before.Amount.Paise() }),
-	textColumn("description", func(s settling) string { return s.before.LedgerText() }),
-	intColumn("commission_paise", func(s settling) int64 {
+var chargeColumns = columns[pendingSettlement]{
+	textColumn("operation_id", func(s pendingSettlement) string { return s.OperationID }),
+	intColumn("operator_id", func(s pendingSettlement) int64 { return s.before.OperatorID }),
+	intColumn("paise", func(s pendingSettlement) int64 { return s.before.Amount.Paise() }),
+	textColumn("description", func(s pendingSettlement) string { return s.before.LedgerText() }),
+	intColumn("commission_paise", func(s pendingSettlement) int64 {
 		return subscription.Commission(s.before.Amount, s.before.CommissionBPS).Paise()
 	}),
-	intColumn("rate_bps", func(s settling) int64 { return int64(s.before.CommissionBPS) }),
-	timeColumn("at", func(s settling) time.Time { return s.At }),
+	intColumn("rate_bps", func(s pendingSettlement) int64 { return int64(s.before.CommissionBPS) }),
+	timeColumn("at", func(s pendingSettlement) time.Time { return s.At }),
 }
 
 var chargeAll = `
@@ -140,11 +140,11 @@ var chargeAll = `
 	SELECT 1 / (charged = cardinality($1))::int FROM totals`
 
 // charge writes the ledger lines and commissions of confirmed operations.
-func charge(batch *pgx.Batch, confirmed []settling) {
+func charge(batch *pgx.Batch, confirmed []pendingSettlement) {
 	if len(confirmed) == 0 {
 		return
 	}
-	totals, slots := walletTotals(confirmed, func(s settling) (int64, int64) { return s.before.OperatorID, s.before.Amount.Paise() })
+	totals, slots := walletTotals(confirmed, func(s pendingSettlement) (int64, int64) { return s.before.OperatorID, s.before.Amount.Paise() })
 	args := make([]any, 0, len(totalColumns)+len(chargeColumns)+len(slotColumns))
 	args = totalColumns.appendArgs(args, totals)
 	args = chargeColumns.appendArgs(args, confirmed)
@@ -152,18 +152,18 @@ func charge(batch *pgx.Batch, confirmed []settling) {
 	batch.Queue(chargeAll, args...)
 }
 
-// releaseCustomer lets a customer have other operations again. Of a failed activation
-// only the operation remains: the subscriber is deleted.
-func releaseCustomer(batch *pgx.Batch, s settling) {
-	leaving := `UPDATE subscribers SET version = version + 1 WHERE id = ANY ($1::text[]) RETURNING id`
+// releaseSubscriber makes other operations on the subscriber possible again. The subscriber
+// of a failed activation is deleted; only the operation remains.
+func releaseSubscriber(batch *pgx.Batch, s pendingSettlement) {
+	statement := `UPDATE subscribers SET version = version + 1 WHERE id = ANY ($1::text[]) RETURNING id`
 	if s.before.Kind == operation.Activate {
-		leaving = `DELETE FROM subscribers WHERE id = ANY ($1::text[]) AND expires_at IS NULL RETURNING id`
+		statement = `DELETE FROM subscribers WHERE id = ANY ($1::text[]) AND expires_at IS NULL RETURNING id`
 	}
-	batch.Queue(`WITH leaving AS (`+leaving+`) `+guarded(`SELECT FROM leaving`), []string{s.before.SubscriberID})
+	batch.Queue(`WITH leaving AS (`+statement+`) `+guarded(`SELECT FROM leaving`), []string{s.before.SubscriberID})
 }
 
 // refund returns the amount to the wallet.
-func refund(batch *pgx.Batch, s settling) {
+func refund(batch *pgx.Batch, s pendingSettlement) {
 	batch.Queue(`
 		WITH refunded AS (
 		     UPDATE wallets SET balance_paise = balance_paise + $2, entries = entries + 1

@@ -69,16 +69,16 @@ const snapshotColumns = `w.balance_paise, EXISTS (SELECT FROM maintenance m WHER
 
 // nullableSnapshot is scanned from snapshotColumns.
 type nullableSnapshot struct {
-	balance    int64
-	stopped    bool // for maintenance
-	known      sql.NullString
-	verified   sql.NullInt64
-	plan       nullablePlan
-	subscriber nullableSubscriber
+	balance     int64
+	maintenance bool
+	known       sql.NullString
+	verified    sql.NullInt64
+	plan        nullablePlan
+	subscriber  nullableSubscriber
 }
 
 func (p *nullableSnapshot) targets() []any {
-	targets := append([]any{&p.balance, &p.stopped, &p.known, &p.verified}, p.plan.targets()...)
+	targets := append([]any{&p.balance, &p.maintenance, &p.known, &p.verified}, p.plan.targets()...)
 	return append(targets, p.subscriber.targets()...)
 }
 
@@ -88,7 +88,7 @@ func (p *nullableSnapshot) found() (snapshot operation.Snapshot, fresh bool) {
 	if p.known.Valid {
 		return operation.Snapshot{KnownID: p.known.String}, false
 	}
-	if p.stopped {
+	if p.maintenance {
 		return operation.Snapshot{Maintenance: true}, false
 	}
 	snapshot.Offer.Plan, snapshot.Offer.Sellable = p.plan.found()
@@ -148,7 +148,7 @@ func (db *DB) readSnapshots(all []*snapshotItem) error {
 }
 
 // activationSnapshot reads the snapshot of an activation, after releasing its mobile
-// number or id if only a subscriber of an operator that was deleted long ago has it.
+// number or id if it belongs to a subscriber of an operator that was deleted long ago.
 func (db *DB) activationSnapshot(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
 	snapshot, err := db.readActivation(ctx, q)
 	if err != nil || snapshot.KnownID != "" || snapshot.Subscriber == nil && (q.SubscriberID == "" || snapshot.FreeID == q.SubscriberID) {
@@ -163,7 +163,7 @@ func (db *DB) activationSnapshot(ctx context.Context, q operation.SnapshotQuery)
 // readActivation reads the snapshot of an activation, with the subscriber that has the
 // mobile number, of any operator: the number is unique in the service.
 func (db *DB) readActivation(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
-	var possible nullableSnapshot
+	var row nullableSnapshot
 	var free sql.NullString
 	err := db.read(ctx).QueryRow(`
 		SELECT `+snapshotColumns+`,
@@ -174,14 +174,14 @@ func (db *DB) readActivation(ctx context.Context, q operation.SnapshotQuery) (op
 		  LEFT JOIN (`+sqlstore.Sellable+` AND p.id = $4) AS p ON true
 		  LEFT JOIN subscribers s ON s.mobile = $2`,
 		q.OperatorID, q.Mobile, slices.Collect(db.ids.Candidates(q.SubscriberID)), q.PlanID, q.IdempotencyKey, q.Provider,
-	).Scan(append(possible.targets(), &free)...)
+	).Scan(append(row.targets(), &free)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("there is no operator %d", q.OperatorID)
 	}
 	if err != nil {
 		return operation.Snapshot{}, fmt.Errorf("read the snapshot: %w", err)
 	}
-	snapshot, fresh := possible.found()
+	snapshot, fresh := row.found()
 	switch {
 	case !fresh || snapshot.Subscriber != nil:
 	case free.Valid:

@@ -10,8 +10,8 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// DueByDay adds up what falls due. Days are counted by the milliseconds of India's
-// clock. Prices are looked up for the plans of a day, and not for everybody who has one.
+// DueByDay adds up the renewals that fall due on each day, in Indian time. A price is looked
+// up once for each plan and day, not for each subscriber.
 func (db *DB) DueByDay(ctx context.Context, operatorID int64, after, until time.Time) ([]report.Due, error) {
 	rows, err := db.read(ctx).Query(`
 		SELECT due.day, sum(due.subscribers)::bigint, sum(due.subscribers * p.price_paise)::bigint
@@ -21,18 +21,18 @@ func (db *DB) DueByDay(ctx context.Context, operatorID int64, after, until time.
 		         WHERE s.operator_id = $1 AND s.expires_at > $2 AND s.expires_at <= $3
 		         GROUP BY 1, 2) due
 		  JOIN plans p ON p.id = due.plan_id
-		 GROUP BY due.day ORDER BY due.day`, operatorID, after.UnixMilli(), until.UnixMilli(), indianOffset)
+		 GROUP BY due.day ORDER BY due.day`, operatorID, after.UnixMilli(), until.UnixMilli(), istOffset)
 	return sqlstore.Collect(rows, err, func(row sqlstore.Row) (report.Due, error) {
 		var due report.Due
 		var days, amount int64
 		err := row.Scan(&days, &due.Subscribers, &amount)
-		due.Day, due.Amount = time.UnixMilli(days*86_400_000-indianOffset).In(subscription.IST), money.Paise(amount)
+		due.Day, due.Amount = time.UnixMilli(days*86_400_000-istOffset).In(subscription.IST), money.Paise(amount)
 		return due, err
 	})
 }
 
-// indianOffset is by how many milliseconds India's clock is ahead.
-var indianOffset = func() int64 {
+// istOffset is the offset of Indian time from UTC, in milliseconds.
+var istOffset = func() int64 {
 	_, seconds := time.UnixMilli(0).In(subscription.IST).Zone()
 	return int64(seconds) * 1000
 }()

@@ -7,7 +7,7 @@ import (
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// idRecords are the subscribers as the search for a free id sees them.
+// idRecords reads which subscriber ids are taken.
 type idRecords struct{ sqlstore.Querier }
 
 func (r idRecords) IsTaken(id string) (taken bool, err error) {
@@ -16,8 +16,8 @@ func (r idRecords) IsTaken(id string) (taken bool, err error) {
 }
 
 // FreeIn is one statement, and so one snapshot. It counts before it searches, which is
-// much faster if none is free. The subquery with its LIMIT keeps the server from reading
-// all subscribers to compare them with a thousand.
+// much faster if none is free. The subquery with its LIMIT keeps the server from joining
+// the ids of the range with all subscribers.
 func (r idRecords) FreeIn(s subscription.IDRange) (id string, unsettled bool, err error) {
 	first, last := s.Bounds()
 	var free sql.NullString

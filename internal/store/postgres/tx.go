@@ -16,9 +16,9 @@ import (
 type tx struct {
 	ctx   context.Context
 	begun pgx.Tx
-	// entries are the staff actions that were written down.
+	// entries are the staff actions that were logged.
 	entries []admin.AuditEntry
-	// keys sign staff actions and digests; nil in a store that was given none.
+	// keys sign staff actions and digests; nil if the store has none.
 	keys *integrity.Keys
 }
 
@@ -47,51 +47,51 @@ func (t *tx) Query(query string, args ...any) (sqlstore.Rows, error) {
 // send runs statements together, in one round trip.
 func (t *tx) send(batch *pgx.Batch) error { return t.begun.SendBatch(t.ctx, batch).Close() }
 
-// reading is a Querier on any connection; ctx ends its reads.
-type reading struct {
+// poolQuerier is a Querier on any connection; cancelling ctx ends its reads.
+type poolQuerier struct {
 	ctx  context.Context
 	pool *pgxpool.Pool
 }
 
-func (db *DB) read(ctx context.Context) reading { return reading{ctx, db.pool} }
+func (db *DB) read(ctx context.Context) poolQuerier { return poolQuerier{ctx, db.pool} }
 
-func (r reading) QueryRow(query string, args ...any) sqlstore.Row { return oneRow{r, query, args} }
+func (r poolQuerier) QueryRow(query string, args ...any) sqlstore.Row { return oneRow{r, query, args} }
 
 // oneRow runs its query when it is scanned.
 type oneRow struct {
-	from  reading
+	from  poolQuerier
 	query string
 	args  []any
 }
 
 func (r oneRow) Scan(into ...any) error {
-	return unlessUndone(func() error { return r.from.pool.QueryRow(r.from.ctx, r.query, r.args...).Scan(into...) })
+	return retryConflicts(func() error { return r.from.pool.QueryRow(r.from.ctx, r.query, r.args...).Scan(into...) })
 }
 
-// unlessUndone retries a read that the server rolled back: a migration that locks its
+// retryConflicts retries a read that the server rolled back: a migration that locks its
 // tables one after the other can deadlock with a read.
-func unlessUndone(read func() error) error {
+func retryConflicts(read func() error) error {
 	for try := 1; ; try++ {
 		err := read()
-		if err == nil || try == maxTries || !undone(err) {
+		if err == nil || try == maxTries || !isConflict(err) {
 			return err
 		}
 	}
 }
 
-func (r reading) Query(query string, args ...any) (sqlstore.Rows, error) {
+func (r poolQuerier) Query(query string, args ...any) (sqlstore.Rows, error) {
 	return r.pool.Query(r.ctx, query, args...)
 }
 
 // snapshot runs several reads in one transaction. It may call read several times.
 func (db *DB) snapshot(ctx context.Context, read func(sqlstore.Querier) error) error {
-	return unlessUndone(func() error { return db.trySnapshot(ctx, read) })
+	return retryConflicts(func() error { return db.trySnapshot(ctx, read) })
 }
 
 func (db *DB) trySnapshot(ctx context.Context, read func(sqlstore.Querier) error) error {
 	begun, err := db.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
-		return fmt.Errorf("begin to read: %w", err)
+		return fmt.Errorf("begin a read: %w", err)
 	}
 	defer func() { _ = begun.Rollback(ctx) }()
 	return read(&tx{ctx: ctx, begun: begun})

@@ -52,7 +52,7 @@ func (db *DB) repeat(ctx context.Context, try func(*pgxpool.Conn) error) error {
 		err = try(conn)
 		lost := err != nil && db.lost(conn, err)
 		conn.Release()
-		if err == nil || errors.Is(err, operation.ErrCommitUnknown) || !lost && !undone(err) {
+		if err == nil || errors.Is(err, operation.ErrCommitUnknown) || !lost && !isConflict(err) {
 			return err
 		}
 		if tries == maxTries {
@@ -78,7 +78,7 @@ func (db *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	if ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", operation.ErrUnavailable, inOneLine(err))
 	}
-	return nil, fmt.Errorf("reach the store: %w", err)
+	return nil, fmt.Errorf("connect to the store: %w", err)
 }
 
 // lost reports whether a write failed because its connection no longer leads to a
@@ -149,8 +149,9 @@ func sqlState(err error) string {
 	return ""
 }
 
-// undone reports whether the server rolled a write back because of a concurrent one.
-func undone(err error) bool {
+// isConflict reports whether the server rolled a transaction back because of a concurrent
+// one.
+func isConflict(err error) bool {
 	code := sqlState(err)
 	return code == serializationFailure || code == deadlockDetected
 }

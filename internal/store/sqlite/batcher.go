@@ -141,7 +141,7 @@ func answer(c *connection, all []*lookup) (left []*lookup) {
 		_, _ = c.Exec("ROLLBACK")
 		if _, err = c.Exec("BEGIN"); err != nil {
 			for _, q := range all {
-				q.finish(fmt.Errorf("begin to read: %w", err))
+				q.finish(fmt.Errorf("begin a read: %w", err))
 			}
 			return nil
 		}

@@ -9,12 +9,12 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
-// bulkChunk is how many rows of a draft share a commit: enough to be quick, few
-// enough that requests do not wait.
+// bulkChunk is how many rows of a draft share a commit. Larger commits would delay
+// requests.
 const bulkChunk = 200
 
-// SaveBulkJob keeps a draft and its rows. They do not come all at once; but nobody
-// knows the draft's name before the last of them is there.
+// SaveBulkJob saves a draft and its rows, in several commits. The caller uses the draft's
+// id only after the last one.
 func (db *DB) SaveBulkJob(ctx context.Context, job bulk.Job, rows []bulk.Row) error {
 	err := db.writer.do(ctx, func(tx *tx) error {
 		_, err := tx.Exec(`INSERT INTO bulk_jobs (operator_id, id, actor, title, state, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)`,
@@ -22,7 +22,7 @@ func (db *DB) SaveBulkJob(ctx context.Context, job bulk.Job, rows []bulk.Row) er
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("keep bulk renewal %s: %w", job.ID, err)
+		return fmt.Errorf("save bulk renewal %s: %w", job.ID, err)
 	}
 	for chunk := range slices.Chunk(rows, bulkChunk) {
 		err := db.writer.do(ctx, func(tx *tx) error {
@@ -40,7 +40,7 @@ func (db *DB) SaveBulkJob(ctx context.Context, job bulk.Job, rows []bulk.Row) er
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("keep the rows of bulk renewal %s: %w", job.ID, err)
+			return fmt.Errorf("save the rows of bulk renewal %s: %w", job.ID, err)
 		}
 	}
 	return nil

@@ -231,9 +231,9 @@ func (c *connection) start(query string, args []any) (*rows, error) {
 type rows struct {
 	*statement
 	conn *connection
-	ctx  context.Context // whose end ends the reading
-	free func()          // lets go of what was taken for the reading; may be nil
-	err  error           // what ended the reading early
+	ctx  context.Context // reading ends with it
+	free func()          // releases the connection; may be nil
+	err  error           // the error that ended the reading
 }
 
 // Next moves on to the next row; false if there is none, or the reading failed.

@@ -53,7 +53,7 @@ func (e sqlEngine) UseKeys(keys *integrity.Keys) { e.db.writer.tx.keys.Store(key
 
 func (e sqlEngine) IsDuplicate(err error) bool { return violates(err) }
 
-// dialect is what sqlstore needs in SQLite's own words. There is one writer, so that
+// dialect is the SQL of sqlstore that is specific to SQLite. There is one writer, so
 // nothing has to be locked.
 var dialect = &sqlstore.Dialect{
 	OrderedJoin: `CROSS JOIN`,
@@ -63,7 +63,7 @@ var dialect = &sqlstore.Dialect{
 	InsertAction: `
 		INSERT INTO staff_acts (id, operator_id, actor, action, subject, before_state, after_state, reason, at, hash, origin, mac, mac_key)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
-	LatestPlanName:  `o.plan_name`, // SQLite takes it from the row with the max that stands beside it
+	LatestPlanName:  `o.plan_name`, // SQLite takes it from the row of the max() in the same SELECT
 	Refused:         `refused = 1`,
 	TermSubscribers: `subscriber_terms t CROSS JOIN subscribers s ON s.id = t.subscriber_id`,
 	CurrentPlan: `
@@ -78,18 +78,17 @@ var dialect = &sqlstore.Dialect{
 }
 
 var (
-	parameters = regexp.MustCompile(`\$([0-9]+)`)
-	arrays     = regexp.MustCompile(`= ANY \((\?[0-9]+)\)`)
-	onlyTheirs = regexp.MustCompile("::(bigint|boolean|bytea|int|text)(\\[\\])?| COLLATE \"C\"|\\s+FOR (NO KEY UPDATE|UPDATE|SHARE|KEY SHARE)( OF \\w+)?( SKIP LOCKED)?")
-	functions  = strings.NewReplacer("strpos(", "instr(", "greatest(", "max(")
+	parameters   = regexp.MustCompile(`\$([0-9]+)`)
+	arrays       = regexp.MustCompile(`= ANY \((\?[0-9]+)\)`)
+	postgresOnly = regexp.MustCompile("::(bigint|boolean|bytea|int|text)(\\[\\])?| COLLATE \"C\"|\\s+FOR (NO KEY UPDATE|UPDATE|SHARE|KEY SHARE)( OF \\w+)?( SKIP LOCKED)?")
+	functions    = strings.NewReplacer("strpos(", "instr(", "greatest(", "max(")
 )
 
-// translate turns a statement of sqlstore into SQLite's words, once for each time it is
-// prepared: parameters, arrays, and the names of functions. Casts are for PostgreSQL's
-// typed parameters, COLLATE "C" is how SQLite compares anyway, and row locks are for
-// writers side by side.
+// translate rewrites a statement of sqlstore for SQLite when it is prepared: parameters,
+// arrays, and the names of functions. It removes what only PostgreSQL needs: casts of
+// parameters, COLLATE "C", which is SQLite's default, and row locks.
 func translate(query string) string {
-	query = onlyTheirs.ReplaceAllLiteralString(query, "")
+	query = postgresOnly.ReplaceAllLiteralString(query, "")
 	query = parameters.ReplaceAllString(query, "?$1")
 	query = arrays.ReplaceAllString(query, "IN (SELECT value FROM json_each($1))")
 	return functions.Replace(query)
@@ -98,7 +97,7 @@ func translate(query string) string {
 func settleReview(t sqlstore.Tx, before operation.Operation, s operation.Settlement) (operation.Operation, error) {
 	op, settled, err := settle(t.(*tx), before, s)
 	if err == nil && !settled {
-		err = fmt.Errorf("operation %s was not settled in its own epoch", before.ID)
+		err = fmt.Errorf("operation %s was not settled under its current epoch", before.ID)
 	}
 	return op, err
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
-// fillReferences adds what entries lack in credited_references: those from before its
-// migration, and those that an older binary wrote since. It does so in one transaction,
+// fillReferences adds the missing rows of credited_references, for entries from before its
+// migration and for those that an older binary wrote since. It does so in one transaction,
 // before anything else uses the store.
 func fillReferences(ctx context.Context, pool *sql.DB) (err error) {
 	tx, err := pool.BeginTx(ctx, nil)
@@ -76,7 +76,7 @@ func fillCredited(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// fillProposed has the oldest of the open proposals of a reference stand for it.
+// fillProposed sets the reference_key of the oldest open proposal of each reference.
 func fillProposed(ctx context.Context, tx *sql.Tx) error {
 	rows, err := tx.QueryContext(ctx, `SELECT id, reference FROM proposals WHERE status = 'open' AND kind = 'topup' AND reference_key IS NULL ORDER BY id`)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/coaxhq/coax/internal/requestlog"
 )
 
-// RecordRequests adds to the request log. While the disk is as good as full it does
-// not: what is left belongs to those who pay.
+// RecordRequests adds to the request log. While the disk is nearly full it returns an
+// error: the remaining space is for payments.
 func (db *DB) RecordRequests(ctx context.Context, batch requestlog.Batch) error {
 	if err := db.checkSpace(); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (db *DB) RecordRequests(ctx context.Context, batch requestlog.Batch) error 
 				    ON CONFLICT (operator_id, credential_id) DO UPDATE SET last_at = max(last_at, ?3)`,
 				use.OperatorID, use.CredentialID, use.At.UnixMilli())
 			if err != nil {
-				return fmt.Errorf("note the use of a key: %w", err)
+				return fmt.Errorf("record a key use: %w", err)
 			}
 		}
 		return nil

@@ -26,7 +26,7 @@ func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operati
 		if err := guardPlan(tx, op); err != nil {
 			return err
 		}
-		if err := claimCustomer(tx, d); err != nil {
+		if err := claimSubscriber(tx, d); err != nil {
 			return err
 		}
 		seq, after, err := debit(tx, &op)
@@ -61,10 +61,10 @@ func guardPlan(tx *tx, op operation.Operation) error {
 	return nil
 }
 
-// claimCustomer inserts a new subscriber, whose mobile number and id must be free, or
+// claimSubscriber inserts a new subscriber, whose mobile number and id must be free, or
 // checks that an existing one has not changed since the draft was made. That no other
 // operation is open is checked by the unique index of operations.
-func claimCustomer(tx *tx, d operation.Draft) error {
+func claimSubscriber(tx *tx, d operation.Draft) error {
 	if d.Kind == operation.Activate {
 		_, err := tx.Exec(`
 			INSERT INTO subscribers (id, operator_id, mobile, name, email, address, connection_type, created_at)

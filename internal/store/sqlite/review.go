@@ -31,7 +31,7 @@ func (db *DB) Due(ctx context.Context, now time.Time) (due operation.Due, err er
 		       EXISTS (SELECT 1 FROM operations WHERE status = 'failed' AND next_check_at IS NOT NULL AND next_check_at <= ?1)`,
 		now.UnixMilli()).Scan(&due.Reviews, &due.Addons, &due.LateChecks)
 	if err != nil {
-		return due, fmt.Errorf("look for what is due: %w", err)
+		return due, fmt.Errorf("look for due operations: %w", err)
 	}
 	return due, nil
 }
@@ -67,7 +67,7 @@ func reviewAbandoned(tx *tx, c operation.Claim) error {
 			 WHERE id = ?1
 			RETURNING epoch`, id, c.Node, c.Now.UnixMilli()).Scan(&epoch)
 		if err == nil {
-			err = writeEvent(tx, id, operation.Processing, operation.NeedsReview, epoch, c.Node, "", "its holder was not heard of", c.Now.UnixMilli())
+			err = writeEvent(tx, id, operation.Processing, operation.NeedsReview, epoch, c.Node, "", "its lease expired", c.Now.UnixMilli())
 		}
 		if err != nil {
 			return fmt.Errorf("put operation %s into review: %w", id, err)
@@ -99,7 +99,7 @@ var (
 func claim(tx *tx, c operation.Claim, kind reviewKind) ([]operation.Operation, error) {
 	ids, err := dueByOperator(tx, c, kind)
 	if err != nil {
-		return nil, fmt.Errorf("look for what is due: %w", err)
+		return nil, fmt.Errorf("look for due operations: %w", err)
 	}
 	var claimed []operation.Operation
 	for _, id := range ids {
@@ -195,7 +195,7 @@ func (db *DB) ClaimAddons(ctx context.Context, c operation.Claim) ([]operation.O
 	return db.claimFrom(ctx, c, addonQueue)
 }
 
-// ClaimLateChecks claims refunded operations that the provider has yet to be told of.
+// ClaimLateChecks claims refunded operations that the provider has not been told of yet.
 func (db *DB) ClaimLateChecks(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
 	return db.claimFrom(ctx, c, lateCheckQueue)
 }
@@ -223,7 +223,7 @@ func (db *DB) SettleAddon(ctx context.Context, s operation.AddonSettlement) erro
 			}
 		}
 		if changed == 1 && s.State == operation.AddonFailed && len(s.Calls) > 0 {
-			// A node that had lost the add-on may have got another reply.
+			// The provider may have confirmed it to a node that no longer owned the add-on.
 			var confirmed bool
 			err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM provider_calls WHERE operation_id = ?1 AND reference = ?2 AND outcome = 'confirmed')`,
 				s.OperationID, s.Calls[len(s.Calls)-1].Reference).Scan(&confirmed)

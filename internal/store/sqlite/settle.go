@@ -97,7 +97,7 @@ func saveCalls(tx *tx, op operation.Operation, s operation.Settlement) error {
 }
 
 // raiseContradictions compares the settlement with the replies that the provider gave to
-// nodes that had lost the operation.
+// nodes that no longer owned the operation.
 func raiseContradictions(tx *tx, op operation.Operation, s operation.Settlement) error {
 	rows, err := tx.Query(`
 		SELECT outcome, coalesce(provider_transaction_id, ''), detail FROM provider_calls
@@ -119,7 +119,7 @@ func raiseContradictions(tx *tx, op operation.Operation, s operation.Settlement)
 	return nil
 }
 
-// moveOperation writes the same as Settlement.After computes. It has no RETURNING: SQLite
+// moveOperation writes what Settlement.Apply computes. It has no RETURNING: SQLite
 // would build a table for it, which costs more than the update.
 func moveOperation(tx *tx, s operation.Settlement) error {
 	var completed, review any
@@ -174,11 +174,11 @@ func succeed(tx *tx, op operation.Operation) error {
 	if err != nil {
 		return fmt.Errorf("write the commission: %w", err)
 	}
-	return runSubscription(tx, op)
+	return extendSubscription(tx, op)
 }
 
-// runSubscription gives the subscriber the new expiry and cycle.
-func runSubscription(tx *tx, op operation.Operation) error {
+// extendSubscription gives the subscriber the new expiry and cycle.
+func extendSubscription(tx *tx, op operation.Operation) error {
 	stamp := `renewed_at = ?4`
 	if op.Kind == operation.Activate {
 		stamp = `activated_at = ?4`
@@ -188,10 +188,10 @@ func runSubscription(tx *tx, op operation.Operation) error {
 		   SET expires_at = ?2, last_provider_transaction = coalesce(?3, last_provider_transaction), `+stamp+`, version = version + 1
 		 WHERE id = ?1`, op.SubscriberID, op.ExpiryPlanned.UnixMilli(), sqlstore.NullString(op.ProviderTransaction), op.CompletedAt.UnixMilli())
 	if err != nil {
-		return fmt.Errorf("run the subscription: %w", err)
+		return fmt.Errorf("extend the subscription: %w", err)
 	}
 	if changed != 1 {
-		return fmt.Errorf("run the subscription: there is no subscriber %s", op.SubscriberID)
+		return fmt.Errorf("extend the subscription: there is no subscriber %s", op.SubscriberID)
 	}
 	_, err = tx.Exec(`
 		INSERT INTO cycles (subscriber_id, seq, operation_id, plan_id, starts_at, ends_at, created_at)
@@ -203,8 +203,8 @@ func runSubscription(tx *tx, op operation.Operation) error {
 	return nil
 }
 
-// refund returns the amount to the wallet and releases the customer. Of a failed
-// activation only the operation remains: the subscriber is deleted.
+// refund returns the amount to the wallet and releases the subscriber. The subscriber of a
+// failed activation is deleted; only the operation remains.
 func refund(tx *tx, op operation.Operation, s operation.Settlement) error {
 	var after, seq int64
 	_, err := tx.Exec(`UPDATE wallets SET balance_paise = balance_paise + ?2, entries = entries + 1 WHERE operator_id = ?1`,

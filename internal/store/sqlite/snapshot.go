@@ -58,13 +58,13 @@ func (db *DB) readSnapshot(ctx context.Context, q operation.SnapshotQuery) (oper
 		if snapshot.Offer.Plan, snapshot.Offer.Sellable, err = sellablePlan(from, q.PlanID); err != nil {
 			return fmt.Errorf("read plan %s: %w", q.PlanID, err)
 		}
-		return db.readCustomer(from, q, &snapshot)
+		return db.readSubscriber(from, q, &snapshot)
 	})
 	return snapshot, err
 }
 
-// readCustomer reads the customer of a query.
-func (db *DB) readCustomer(from sqlstore.Querier, q operation.SnapshotQuery, snapshot *operation.Snapshot) (err error) {
+// readSubscriber reads the subscriber of a query.
+func (db *DB) readSubscriber(from sqlstore.Querier, q operation.SnapshotQuery, snapshot *operation.Snapshot) (err error) {
 	if q.Kind == operation.Activate {
 		// Of any operator: the mobile number is unique in the service.
 		snapshot.Subscriber, err = subscriberWhere(from, `s.mobile = ?1`, q.Mobile)

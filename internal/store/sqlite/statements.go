@@ -12,12 +12,12 @@ import (
 	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
-// DueByDay adds up what falls due. Cycles are looked up in the order of their
-// subscribers, in which many share a page, and days and prices are put together here:
-// SQLite would sort all rows again to group them. To join instead, or to ask for a day
-// at a time, takes twice as long.
+// DueByDay adds up the renewals that fall due on each day, in Indian time. Cycles are looked
+// up in the order of their subscribers, in which many share a page, and grouped by day here:
+// SQLite would sort all rows again to group them. A join, or a query for each day, takes
+// twice as long.
 func (db *DB) DueByDay(ctx context.Context, operatorID int64, after, until time.Time) ([]report.Due, error) {
-	days := map[int64]*report.Due{} // by their number on India's calendar
+	days := map[int64]*report.Due{} // by days since 1970, in Indian time
 	err := db.snapshot(ctx, func(from sqlstore.Querier) error {
 		prices := map[string]money.Amount{}
 		rows, err := from.Query(`SELECT id, price_paise FROM plans`)
@@ -41,7 +41,7 @@ func (db *DB) DueByDay(ctx context.Context, operatorID int64, after, until time.
 			if err := row.Scan(&expires, &plan); err != nil {
 				return struct{}{}, err
 			}
-			day := (expires + indianOffset) / dayMillis
+			day := (expires + istOffset) / dayMillis
 			due := days[day]
 			if due == nil {
 				due = &report.Due{Day: report.Day(time.UnixMilli(expires))}
@@ -59,8 +59,8 @@ func (db *DB) DueByDay(ctx context.Context, operatorID int64, after, until time.
 	return dues, err
 }
 
-// dayMillis is a day, and indianOffset by how much India's clock is ahead.
+// dayMillis is a day, and istOffset the offset of Indian time from UTC, in milliseconds.
 const (
-	dayMillis    = int64(24 * time.Hour / time.Millisecond)
-	indianOffset = int64(5*time.Hour+30*time.Minute) / int64(time.Millisecond)
+	dayMillis = int64(24 * time.Hour / time.Millisecond)
+	istOffset = int64(5*time.Hour+30*time.Minute) / int64(time.Millisecond)
 )

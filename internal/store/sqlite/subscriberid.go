@@ -15,7 +15,7 @@ func (db *DB) freeSubscriberID(from sqlstore.Querier, preferred string) (string,
 	return db.ids.Search(idRecords{from})
 }
 
-// idRecords are the subscribers as the search for a free id sees them.
+// idRecords reads which subscriber ids are taken.
 type idRecords struct{ sqlstore.Querier }
 
 func (r idRecords) IsTaken(id string) (taken bool, err error) {

@@ -19,7 +19,7 @@ type tx struct {
 	rates  rateCounts
 	// entries are the staff actions that the current write has logged.
 	entries []admin.AuditEntry
-	// keys sign staff actions and digests; nil in a store that was given none.
+	// keys sign staff actions and digests; nil if the store has none.
 	keys atomic.Pointer[integrity.Keys]
 }
 
@@ -135,18 +135,19 @@ func (r *readers) close() error {
 	return first
 }
 
-// reading is a querier on any of the readers' connections; ctx ends its reads.
-type reading struct {
+// poolQuerier is a Querier on any of the readers' connections; cancelling ctx ends its
+// reads.
+type poolQuerier struct {
 	ctx     context.Context
 	readers *readers
 }
 
-func (db *DB) read(ctx context.Context) reading { return reading{ctx, db.readers} }
+func (db *DB) read(ctx context.Context) poolQuerier { return poolQuerier{ctx, db.readers} }
 
-func (r reading) QueryRow(query string, args ...any) sqlstore.Row { return readRow{r, query, args} }
+func (r poolQuerier) QueryRow(query string, args ...any) sqlstore.Row { return readRow{r, query, args} }
 
 type readRow struct {
-	reading
+	poolQuerier
 	text string
 	args []any
 }
@@ -160,7 +161,7 @@ func (r readRow) Scan(into ...any) error {
 	return c.QueryRow(r.text, r.args...).Scan(into...)
 }
 
-func (r reading) Query(query string, args ...any) (sqlstore.Rows, error) {
+func (r poolQuerier) Query(query string, args ...any) (sqlstore.Rows, error) {
 	c, err := r.readers.take(r.ctx)
 	if err != nil {
 		return nil, err
@@ -182,7 +183,7 @@ func (db *DB) snapshot(ctx context.Context, read func(sqlstore.Querier) error) e
 	}
 	defer db.readers.put(c)
 	if _, err := c.Exec("BEGIN"); err != nil {
-		return fmt.Errorf("begin to read: %w", err)
+		return fmt.Errorf("begin a read: %w", err)
 	}
 	defer func() { _, _ = c.Exec("ROLLBACK") }()
 	return read(c)

@@ -182,8 +182,8 @@ func (w *writer) indexBacklog() error {
 		}
 		return nil
 	}
-	anew, err := positionsRestarted(w.tx)
-	if err == nil && anew {
+	restarted, err := positionsRestarted(w.tx)
+	if err == nil && restarted {
 		err = commit(resetIndex)
 	}
 	for err == nil {

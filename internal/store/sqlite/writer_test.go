@@ -81,10 +81,10 @@ func hold(t testing.TB, db *DB) (release func()) {
 // busy.
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	patience := time.After(5 * time.Minute)
+	timeout := time.After(5 * time.Minute)
 	for !condition() {
 		select {
-		case <-patience:
+		case <-timeout:
 			t.Fatalf("gave up waiting until %s", what)
 		case <-time.After(100 * time.Microsecond):
 		}

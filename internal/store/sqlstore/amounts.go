@@ -8,7 +8,7 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// MovedWithoutApproval adds up what was moved without approval.
+// MovedWithoutApproval adds up the amounts that were moved without approval.
 func (db *Store) MovedWithoutApproval(ctx context.Context, q admin.MovedQuery) (admin.MovedWithoutApproval, error) {
 	return movedWithoutApproval(db.engine.Read(ctx), q)
 }
@@ -20,16 +20,16 @@ func movedWithoutApproval(from Querier, q admin.MovedQuery) (admin.MovedWithoutA
 		       (SELECT coalesce(sum(amount_paise), 0)::bigint FROM staff_amounts WHERE operator_id = $2 AND at > $3 AND at <= $4)`,
 		q.People, q.OperatorID, q.After.UnixMilli(), q.Until.UnixMilli()).Scan(&person, &operator)
 	if err != nil {
-		return admin.MovedWithoutApproval{}, fmt.Errorf("add up what was moved alone: %w", err)
+		return admin.MovedWithoutApproval{}, fmt.Errorf("add up the amounts moved without approval: %w", err)
 	}
 	return admin.MovedWithoutApproval{ByPerson: money.Paise(person), ForOperator: money.Paise(operator)}, nil
 }
 
 // countUnapproved adds an amount that was moved without approval to the sums, and
-// returns an error where they are above the actor's limit. It is called after logAction,
-// whose lock on the end of the chain makes staff actions follow each other: no other one
-// adds to the sums between the check and the commit, and the last staff action is the
-// one that moved the amount.
+// returns an error if they are above the actor's limit. It is called after logAction,
+// whose lock on the end of the chain serializes staff actions: no other one adds to the
+// sums between the check and the commit, and the last staff action is the one that moved
+// the amount.
 func countUnapproved(tx Tx, action admin.StaffAction, operatorID int64, amount money.Amount) error {
 	if amount.IsNegative() {
 		amount = amount.Neg()
@@ -51,7 +51,7 @@ func countUnapproved(tx Tx, action admin.StaffAction, operatorID int64, amount m
 		INSERT INTO staff_amounts (act_id, at, person, operator_id, amount_paise)
 		SELECT max(id), $1::bigint, $2::text, $3::bigint, $4::bigint FROM staff_acts`, action.At.UnixMilli(), admin.Person(action.Actor), operatorID, amount.Paise())
 	if err != nil {
-		return fmt.Errorf("count what was moved alone: %w", err)
+		return fmt.Errorf("record an amount moved without approval: %w", err)
 	}
 	return nil
 }

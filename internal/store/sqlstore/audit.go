@@ -35,16 +35,16 @@ func logAction(tx Tx, action admin.StaffAction, operatorID int64, subject string
 		}
 		*state.text = string(text)
 	}
-	// The end of the chain is locked until the commit, so that actions of several tools
-	// follow each other. Every transaction locks it last.
+	// The end of the chain is locked until the commit, which serializes staff actions.
+	// Every transaction locks it last.
 	last, previous, previousMAC, err := chainEnd(tx)
 	if err != nil {
 		return err
 	}
-	// Read behind that lock, so that of two actions under one voucher the later one sees
-	// the earlier.
+	// Read under that lock, so that the second of two actions with one voucher sees the
+	// first.
 	if action.Voucher != "" {
-		switch _, done, err := actionUnder(tx, tx.Dialect(), action.Voucher); {
+		switch _, done, err := actionByVoucher(tx, tx.Dialect(), action.Voucher); {
 		case err != nil:
 			return err
 		case done:
@@ -67,7 +67,7 @@ func logAction(tx Tx, action admin.StaffAction, operatorID int64, subject string
 }
 
 // chainEnd reads id, hash and MAC of the last staff action; zero and nil if there is
-// none. The MAC is nil in a store whose actions are not keyed.
+// none. The MAC is nil in a store whose actions are not signed.
 func chainEnd(tx Tx) (id int64, hash, mac []byte, err error) {
 	err = tx.QueryRow(tx.Dialect().ChainEnd).Scan(&id, &hash, &mac)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -82,13 +82,13 @@ func chainEnd(tx Tx) (id int64, hash, mac []byte, err error) {
 
 // AuditEntryByVoucher reads the staff action of a voucher.
 func (db *Store) AuditEntryByVoucher(ctx context.Context, voucher string) (admin.AuditEntry, bool, error) {
-	return actionUnder(db.engine.Read(ctx), db.dialect, voucher)
+	return actionByVoucher(db.engine.Read(ctx), db.dialect, voucher)
 }
 
-// actionUnder finds the staff action of a voucher by the end of its reason, which is indexed.
-func actionUnder(q Querier, d *Dialect, voucher string) (admin.AuditEntry, bool, error) {
+// actionByVoucher finds the staff action of a voucher by the end of its reason, which is indexed.
+func actionByVoucher(q Querier, d *Dialect, voucher string) (admin.AuditEntry, bool, error) {
 	if len(voucher) != admin.VoucherLength {
-		return admin.AuditEntry{}, false, fmt.Errorf("voucher %q has not %d characters", voucher, admin.VoucherLength)
+		return admin.AuditEntry{}, false, fmt.Errorf("voucher %q does not have %d characters", voucher, admin.VoucherLength)
 	}
 	action, err := readAuditEntry(q.QueryRow(`
 		SELECT `+auditColumns+` FROM staff_acts WHERE `+d.VoucherIs+` ORDER BY id DESC LIMIT 1`, admin.VoucherNote(voucher)))

@@ -75,7 +75,7 @@ func (db *Store) StartBulkJob(ctx context.Context, operatorID int64, id string, 
 			UPDATE bulk_jobs SET state = 'running', started_at = $3, due_at = $3
 			 WHERE operator_id = $1 AND id = $2`, operatorID, id, now.UnixMilli())
 		if db.engine.IsDuplicate(err) {
-			return bulk.ErrAnotherRuns // it was started meanwhile
+			return bulk.ErrAnotherRuns // another job was started meanwhile
 		}
 		started = err == nil
 		return err

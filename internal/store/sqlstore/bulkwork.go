@@ -20,7 +20,7 @@ func (db *Store) BulkJobsDue(ctx context.Context, now time.Time) (due bool, err 
 }
 
 // ClaimBulkJob takes the job that has been due for longest. Nodes share the work
-// without a leader: a job that another one is just claiming is skipped.
+// without a leader: a job that another node is claiming is skipped.
 func (db *Store) ClaimBulkJob(ctx context.Context, c bulk.Claim) (job bulk.Job, found bool, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		var err error
@@ -58,10 +58,10 @@ func (db *Store) TakeBulkRows(ctx context.Context, h bulk.Lease, limit int) (job
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("keep bulk renewal %s: %w", h.JobID, err)
+			return fmt.Errorf("extend the lease of bulk renewal %s: %w", h.JobID, err)
 		}
 		held = true
-		// The job's row is locked until the commit, so that no other node takes any.
+		// The job's row is locked until the commit, so that no other node takes its rows.
 		for _, condition := range []string{`state = 'running' AND epoch < $3`, `state = 'queued'`} {
 			some, err := tx.Dialect().TakeBulkRows(tx, h, condition, limit-len(taken))
 			if err != nil {
@@ -105,7 +105,7 @@ func (db *Store) SettleBulkRow(ctx context.Context, h bulk.Lease, o bulk.Outcome
 	return settled && err == nil, err
 }
 
-// OrphanedBulkRows reads rows that were given up but have an operation. The operation is
+// OrphanedBulkRows reads refused or cancelled rows that have an operation nevertheless. The operation is
 // looked up row by row, because the planner may choose a slow join.
 func (db *Store) OrphanedBulkRows(ctx context.Context, operatorID int64, id string, limit int) (orphaned []bulk.Row, err error) {
 	for _, state := range []bulk.RowState{bulk.RowRefused, bulk.RowCancelled} {
@@ -145,7 +145,7 @@ func (db *Store) ReleaseBulkJob(ctx context.Context, h bulk.Lease, r bulk.Releas
 			    OR EXISTS (SELECT 1 FROM bulk_rows WHERE operator_id = $1 AND job_id = $2 AND state = 'running'),
 			       EXISTS (SELECT 1 FROM bulk_rows WHERE operator_id = $1 AND job_id = $2 AND state = 'in_review')`, h.OperatorID, h.JobID).Scan(&open, &review)
 		if err != nil {
-			return fmt.Errorf("look what is left of bulk renewal %s: %w", h.JobID, err)
+			return fmt.Errorf("look for open rows of bulk renewal %s: %w", h.JobID, err)
 		}
 		state, due, why, ended := bulk.Running, Millis(r.Again), r.Why, any(nil)
 		if !open {
@@ -159,7 +159,7 @@ func (db *Store) ReleaseBulkJob(ctx context.Context, h bulk.Lease, r bulk.Releas
 			       interrupted = CASE WHEN $4 = 'finished' THEN '' ELSE interrupted END
 			 WHERE operator_id = $1 AND id = $2 AND epoch = $3`, h.OperatorID, h.JobID, h.Epoch, state, due, why, ended)
 		if err != nil {
-			return fmt.Errorf("let go of bulk renewal %s: %w", h.JobID, err)
+			return fmt.Errorf("release bulk renewal %s: %w", h.JobID, err)
 		}
 		return nil
 	})
@@ -183,10 +183,10 @@ func (db *Store) PurgeBulkDrafts(ctx context.Context, before time.Time, limit in
 		}
 		for _, d := range old {
 			if _, err := tx.Exec(`DELETE FROM bulk_rows WHERE operator_id = $1 AND job_id = $2`, d.operatorID, d.id); err != nil {
-				return fmt.Errorf("forget the rows of a draft: %w", err)
+				return fmt.Errorf("delete the rows of a draft: %w", err)
 			}
 			if _, err := tx.Exec(`DELETE FROM bulk_jobs WHERE operator_id = $1 AND id = $2`, d.operatorID, d.id); err != nil {
-				return fmt.Errorf("forget a draft: %w", err)
+				return fmt.Errorf("delete a draft: %w", err)
 			}
 		}
 		purged = len(old)

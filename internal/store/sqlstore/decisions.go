@@ -22,8 +22,8 @@ func (db *Store) SettleReview(ctx context.Context, action admin.StaffAction, s o
 	return op, err
 }
 
-// settleReview raises the epoch, so that a node that is verifying the operation settles
-// nothing.
+// settleReview increments the epoch, so that a concurrent settlement by a node has no
+// effect.
 func settleReview(tx Tx, action admin.StaffAction, s operation.Settlement) (operation.Operation, error) {
 	before, err := inReview(tx, s.OperationID)
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/login"
 )
 
-// ChangeFactors changes a person's second factors and ends every session but the one that it
-// was done in.
+// ChangeFactors changes a person's second factors and ends all their other sessions.
 func (db *Store) ChangeFactors(ctx context.Context, own login.OwnAction, c login.FactorChange) error {
 	return db.ownLogin(ctx, own, c.PersonID, c.Version, func(tx Tx) error {
 		err := spend(tx, login.SessionUpgrade{PersonID: c.PersonID, Version: c.Version, Proof: c.Proof, SteppedUpAt: c.At})
@@ -94,11 +93,11 @@ func replaceRecoveryCodes(tx Tx, personID int64, codes login.RecoveryCodes) erro
 	return nil
 }
 
-// nullText is NULL for an empty text.
+// nullText returns NULL for an empty string.
 func nullText(text string) sql.NullString { return sql.NullString{String: text, Valid: text != ""} }
 
 // spendPasskey uses up the challenge that a passkey has answered. Of two requests with
-// the same answer or the same counter, one gets ErrSpent.
+// the same answer or the same counter, one gets login.ErrUsed.
 func spendPasskey(tx Tx, personID int64, p login.PasskeyProof, at time.Time) (changed int64, err error) {
 	if spent, err := spendChallenge(tx, p.Challenge); err != nil || !spent {
 		return 0, err
@@ -109,11 +108,11 @@ func spendPasskey(tx Tx, personID int64, p login.PasskeyProof, at time.Time) (ch
 	return changed, err
 }
 
-// spendChallenge uses a challenge up; false if it was used before.
+// spendChallenge uses up a challenge; false if it was used before.
 func spendChallenge(tx Tx, ref login.ChallengeRef) (bool, error) {
 	changed, err := tx.Exec(`DELETE FROM login_challenges WHERE session_id = $1 AND kind = $2 AND ticket_hash = $3`, ref.SessionID, ref.Kind, ref.Ticket[:])
 	if err != nil {
-		return false, fmt.Errorf("use a challenge up: %w", err)
+		return false, fmt.Errorf("use up a challenge: %w", err)
 	}
 	return changed > 0, nil
 }
@@ -130,7 +129,7 @@ func saveChallenge(tx Tx, c login.Challenge) error {
 		    ON CONFLICT (session_id, kind) DO UPDATE SET ticket_hash = excluded.ticket_hash, state = excluded.state, expires_at = excluded.expires_at`,
 		c.SessionID, c.Kind, c.Ticket[:], c.State, c.ExpiresAt.UnixMilli())
 	if err != nil {
-		return fmt.Errorf("keep a challenge: %w", err)
+		return fmt.Errorf("save a challenge: %w", err)
 	}
 	if changed == 0 {
 		return login.ErrChanged // the session has ended

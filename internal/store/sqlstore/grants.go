@@ -58,12 +58,12 @@ func refuseUnapproved(tx Tx, action admin.StaffAction, about int64, proposer str
 	return nil
 }
 
-// grant records who gave a staff login its access, and replaces the record before it.
+// grant records who gave a staff login its access, and replaces the previous record.
 func grant(tx Tx, action admin.StaffAction, person login.Person, what admin.GrantKind, proposer string) error {
 	if person.Realm != login.Staff {
 		return nil
 	}
-	var staff admin.StaffAccess // as it is before
+	var staff admin.StaffAccess // before the change
 	if action.Limited() {
 		var err error
 		if staff, err = staffAccess(tx); err != nil {
@@ -72,25 +72,25 @@ func grant(tx Tx, action admin.StaffAction, person login.Person, what admin.Gran
 	}
 	if what != admin.GrantedLogin { // a new login has none
 		if _, err := tx.Exec(`DELETE FROM login_grants WHERE login_id = $1 AND what = $2`, person.ID, what); err != nil {
-			return fmt.Errorf("forget who gave login %d access: %w", person.ID, err)
+			return fmt.Errorf("delete who gave login %d access: %w", person.ID, err)
 		}
 	}
 	if what == admin.GrantedPassword {
 		if _, err := tx.Exec(`UPDATE login_grants SET saw_password = 0 WHERE login_id = $1 AND saw_password = 1`, person.ID); err != nil {
-			return fmt.Errorf("forget who saw the password of login %d: %w", person.ID, err)
+			return fmt.Errorf("delete who saw the password of login %d: %w", person.ID, err)
 		}
 	}
 	for _, g := range action.Grants(staff, person, what, proposer) {
 		_, err := tx.Exec(`INSERT INTO login_grants (login_id, what, actor, alone, saw_password, at) VALUES ($1, $2, $3, $4::boolean::int, $5::boolean::int, $6)`,
 			g.LoginID, g.What, g.Actor, g.WithoutApproval, g.SawPassword, g.At.UnixMilli())
 		if err != nil {
-			return fmt.Errorf("keep who gave login %d access: %w", person.ID, err)
+			return fmt.Errorf("record who gave login %d access: %w", person.ID, err)
 		}
 	}
 	return nil
 }
 
-// lapseProposals lets the open proposals lapse that their maker may no longer make.
+// lapseProposals marks the open proposals that maker may no longer make as lapsed.
 func lapseProposals(tx Tx, action admin.StaffAction, maker login.Person) error {
 	rows, err := tx.Query(`SELECT `+proposalColumns+` FROM proposals WHERE maker = $1 AND status = 'open' ORDER BY id`, admin.ConsoleActor(maker))
 	open, err := Collect(rows, err, readProposal)
@@ -106,7 +106,7 @@ func lapseProposals(tx Tx, action admin.StaffAction, maker login.Person) error {
 			lapsed = p.DecidedAt
 		}
 		if _, err := tx.Exec(`UPDATE proposals SET status = 'lapsed', decided_at = $2 WHERE id = $1 AND status = 'open'`, p.ID, lapsed.UnixMilli()); err != nil {
-			return fmt.Errorf("let proposal %d lapse: %w", p.ID, err)
+			return fmt.Errorf("mark proposal %d as lapsed: %w", p.ID, err)
 		}
 	}
 	return nil
@@ -159,8 +159,7 @@ func carryOutOnLogin(tx Tx, a admin.Approval, p admin.Proposal) (login.Person, e
 	return resetTOTP(tx, a.CarryOut, id, p.Maker)
 }
 
-// checkLoginProposal refuses a proposal about a login that could not be carried out as
-// things stand.
+// checkLoginProposal refuses a proposal about a login that could not be carried out now.
 func checkLoginProposal(tx Tx, p admin.Proposal) error {
 	id, wanted, err := p.Login()
 	if err != nil {

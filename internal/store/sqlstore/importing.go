@@ -64,12 +64,13 @@ func checkImportRow(from Querier, row admin.ImportRow, now time.Time) (admin.Imp
 // foundForImport looks for subscribers that have the row's id or mobile.
 func foundForImport(from Querier, row admin.ImportRow, now time.Time) (problems []string, known bool, err error) {
 	var free []lapsed
-	if !now.IsZero() { // after a release there is nothing to look for
+	if !now.IsZero() { // zero: they were released before
 		if free, err = lapsedHolders(from, subscription.Claim{Mobile: row.Mobile, SubscriberID: row.SubscriberID}, now, ""); err != nil {
 			return nil, false, err
 		}
 	}
-	// Known is a subscriber that was imported with the same values, whatever was bought since.
+	// A row is known if its subscriber was imported with the same values, even if it has been
+	// renewed since.
 	found, err := from.Query(`
 		SELECT s.id, s.mobile, s.operator_id, s.name, coalesce(c.plan_id, ''), c.ends_at
 		  FROM subscribers s LEFT JOIN cycles c ON c.subscriber_id = s.id AND c.seq = 1 AND c.operation_id IS NULL
@@ -161,8 +162,8 @@ func (db *Store) importSubscribers(ctx context.Context, action admin.StaffAction
 	return added, nil
 }
 
-// lockOperators makes batches for the same operators follow each other, so that the
-// second finds the rows of the first, and keeps an operator from being deleted meanwhile.
+// lockOperators serializes batches for the same operators, so that the second finds the
+// rows of the first, and prevents an operator from being deleted meanwhile.
 func lockOperators(tx Tx, rows []admin.ImportRow) error {
 	var ids []int64
 	for _, row := range rows {
@@ -205,8 +206,8 @@ func (db *Store) FindSubscriber(ctx context.Context, id string) (int64, operatio
 	if err != nil {
 		return 0, operation.Subscription{}, fmt.Errorf("find subscriber %s: %w", id, err)
 	}
-	found, is, err := db.engine.SubscriptionOf(ctx, operatorID, id, "")
-	if err == nil && !is {
+	found, exists, err := db.engine.SubscriptionOf(ctx, operatorID, id, "")
+	if err == nil && !exists {
 		err = admin.Refuse("there is no subscriber %s", id)
 	}
 	return operatorID, found, err

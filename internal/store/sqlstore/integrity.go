@@ -11,9 +11,9 @@ import (
 	"github.com/coaxhq/coax/internal/integrity"
 )
 
-// UseIntegrityKeys gives the store the keys for what it writes from now on, and starts
-// the keyed chain of staff actions where it has none. From then on older binaries are
-// refused staff actions, credits among them.
+// UseIntegrityKeys sets the keys that sign later writes, and starts the signed chain of
+// staff actions if the store has none. After that older binaries cannot write staff
+// actions, and so cannot credit wallets.
 func (db *Store) UseIntegrityKeys(ctx context.Context, keys *integrity.Keys, now time.Time) (sealed int64, started bool, err error) {
 	db.engine.UseKeys(keys)
 	if start, err := chainStart(db.engine.Read(ctx)); err != nil || start != nil {
@@ -38,7 +38,7 @@ func (db *Store) UseIntegrityKeys(ctx context.Context, keys *integrity.Keys, now
 			err = tx.Dialect().ChainStarted(tx, mac.Code)
 		}
 		if err != nil {
-			return fmt.Errorf("start the keyed staff actions: %w", err)
+			return fmt.Errorf("start the signed chain of staff actions: %w", err)
 		}
 		started = changed > 0
 		return nil
@@ -46,8 +46,8 @@ func (db *Store) UseIntegrityKeys(ctx context.Context, keys *integrity.Keys, now
 	return sealed, started && err == nil, err
 }
 
-// signAction makes the MAC of a staff action, and says under which key. Both are nil in
-// a store whose actions are not keyed: previous is nil.
+// signAction returns the MAC of a staff action and the id of its key. Both are nil if
+// previous is nil, in a store whose actions are not signed.
 func signAction(tx Tx, previous []byte, a admin.AuditEntry) (code []byte, key any, err error) {
 	if previous == nil {
 		return nil, nil, nil
@@ -63,12 +63,12 @@ func signAction(tx Tx, previous []byte, a admin.AuditEntry) (code []byte, key an
 	return mac.Code, int64(mac.Key), nil
 }
 
-// chainStart reads the MAC that the first keyed staff action continues; nil in a store
-// whose actions are not keyed.
+// chainStart reads the MAC that the first signed staff action continues; nil in a store
+// whose actions are not signed.
 func chainStart(from Querier) (mac []byte, err error) {
 	err = from.QueryRow(`SELECT mac FROM staff_chain_start WHERE one = 1`).Scan(&mac)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, fmt.Errorf("read the start of the keyed staff actions: %w", err)
+		return nil, fmt.Errorf("read the start of the signed chain of staff actions: %w", err)
 	}
 	return mac, nil
 }
@@ -136,8 +136,8 @@ func textOrNil(text sql.NullString) *string {
 	return &text.String
 }
 
-// AddDigests numbers, signs and writes digests, but for those that do not follow the
-// last one of their operator.
+// AddDigests numbers, signs and writes digests. It skips those that do not follow the last
+// one of their operator.
 func (db *Store) AddDigests(ctx context.Context, digests []integrity.Digest) (added int, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		added = 0
@@ -145,8 +145,8 @@ func (db *Store) AddDigests(ctx context.Context, digests []integrity.Digest) (ad
 		if keys == nil {
 			return integrity.ErrNoKey
 		}
-		// Before the last digests of operators, so that what another node commits in
-		// between takes this number.
+		// Read before the last digests of operators: a digest that another node commits in
+		// between has this number, and the INSERT conflicts with it.
 		var number int64
 		var previous []byte
 		err := tx.QueryRow(`SELECT number, mac FROM ledger_digests WHERE number > 0 ORDER BY number DESC LIMIT 1`).Scan(&number, &previous)
@@ -176,7 +176,7 @@ func (db *Store) AddDigests(ctx context.Context, digests []integrity.Digest) (ad
 				return nil // another node has added this number
 			}
 			if changed == 0 {
-				return fmt.Errorf("digest %d is there already", d.Number)
+				return fmt.Errorf("digest %d already exists", d.Number)
 			}
 			last, number, previous = d, d.Number, mac.Code
 			added++

@@ -110,7 +110,7 @@ func (db *Store) RotateKey(ctx context.Context, action admin.StaffAction, oldID 
 		if err := logAction(tx, action, old.OperatorID, fmt.Sprintf("key %d", oldID), admin.KeyState(old), admin.KeyState(after)); err != nil {
 			return err
 		}
-		action.Voucher = "" // the same action goes on: its reason names the voucher once more
+		action.Voucher = "" // this is the second entry of one action: its reason repeats the voucher
 		return logAction(tx, action, old.OperatorID, fmt.Sprintf("key %d", successor.ID), nil, admin.KeyState(successor))
 	})
 	return successor, err
@@ -126,7 +126,7 @@ func (db *Store) RevokeKey(ctx context.Context, action admin.StaffAction, id int
 	})
 }
 
-// PermitKey replaces what a key may do.
+// PermitKey replaces a key's permissions.
 func (db *Store) PermitKey(ctx context.Context, action admin.StaffAction, id int64, permissions access.Permissions) error {
 	return db.actOnKey(ctx, action, id, func(tx Tx, before access.Credential) (access.Credential, error) {
 		if !before.RevokedAt.IsZero() {

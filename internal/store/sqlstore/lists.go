@@ -22,7 +22,7 @@ func (s *statement) within(q admin.ListQuery, operator, at string) {
 	}
 }
 
-// ordered adds the order and the bound of a query.
+// ordered adds the order and the limit of a query.
 func (s *statement) ordered(q admin.ListQuery, by string) {
 	s.add(` ORDER BY ` + by)
 	if q.Limit > 0 {
@@ -30,8 +30,8 @@ func (s *statement) ordered(q admin.ListQuery, by string) {
 	}
 }
 
-// known refuses a query for a missing operator.
-func (db *Store) known(ctx context.Context, operatorID int64) error {
+// checkOperator refuses a query for an operator that does not exist.
+func (db *Store) checkOperator(ctx context.Context, operatorID int64) error {
 	if operatorID == 0 {
 		return nil
 	}
@@ -62,9 +62,9 @@ func (db *Store) LedgerPage(ctx context.Context, q admin.ListQuery) ([]admin.Led
 	})
 }
 
-// CommissionPage reads a page of commissions, by the index on the start of operations.
+// CommissionPage reads a page of commissions, in the order in which their operations began.
 func (db *Store) CommissionPage(ctx context.Context, q admin.ListQuery) ([]admin.CommissionEntry, error) {
-	if err := db.known(ctx, q.OperatorID); err != nil {
+	if err := db.checkOperator(ctx, q.OperatorID); err != nil {
 		return nil, err
 	}
 	var stmt statement
@@ -87,7 +87,7 @@ func (db *Store) CommissionPage(ctx context.Context, q admin.ListQuery) ([]admin
 
 // AuditPage reads a page of the audit log, oldest first.
 func (db *Store) AuditPage(ctx context.Context, q admin.ListQuery) ([]admin.AuditEntry, error) {
-	if err := db.known(ctx, q.OperatorID); err != nil {
+	if err := db.checkOperator(ctx, q.OperatorID); err != nil {
 		return nil, err
 	}
 	var stmt statement
@@ -100,7 +100,7 @@ func (db *Store) AuditPage(ctx context.Context, q admin.ListQuery) ([]admin.Audi
 
 // SubscriberPage reads a page of subscribers, by id.
 func (db *Store) SubscriberPage(ctx context.Context, q admin.ListQuery) ([]admin.SubscriberEntry, error) {
-	if err := db.known(ctx, q.OperatorID); err != nil {
+	if err := db.checkOperator(ctx, q.OperatorID); err != nil {
 		return nil, err
 	}
 	var stmt statement

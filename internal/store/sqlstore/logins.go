@@ -50,13 +50,12 @@ func readAccount(row Row) (login.Account, error) {
 	return r.account(), err
 }
 
-// accountByID returns a refusal where there is no such login.
+// accountByID returns a refusal if there is no such login.
 func accountByID(from Querier, id int64) (login.Account, error) {
 	return accountWhere(from, `p.id = $1`, id)
 }
 
-// lockAccount reads a login that is about to be changed, so that two changes
-// follow each other.
+// lockAccount reads and locks a login that is about to be changed.
 func lockAccount(tx Tx, id int64) (login.Account, error) {
 	return accountWhere(tx, `p.id = $1 FOR NO KEY UPDATE OF p`, id)
 }
@@ -82,7 +81,7 @@ func (db *Store) CreateLogin(ctx context.Context, action admin.StaffAction, acco
 	return made, err
 }
 
-// createLogin writes a new login, which proposer proposed if that was needed.
+// createLogin writes a new login; proposer is empty if no proposal was needed.
 func createLogin(tx Tx, action admin.StaffAction, account login.Account, proposer string) (login.Person, error) {
 	if err := guardOwner(tx, action); err != nil {
 		return account.Person, err
@@ -139,7 +138,7 @@ func (db *Store) ChangeLogin(ctx context.Context, action admin.StaffAction, id i
 	return after, err
 }
 
-// changeTerms changes a login as proposer proposed, if that was needed.
+// changeTerms changes a login; proposer is empty if no proposal was needed.
 func changeTerms(tx Tx, action admin.StaffAction, id int64, change admin.LoginChange, proposer string) (login.Person, error) {
 	return actOnLogin(tx, action, id, func(before login.Account) error {
 		if err := action.CheckStepUp(change.Widens(before.Person)); err != nil {
@@ -175,8 +174,7 @@ func changeTerms(tx Tx, action admin.StaffAction, id int64, change admin.LoginCh
 	})
 }
 
-// ResetPassword gives a login a password that its person has to replace, and signs
-// them out everywhere.
+// ResetPassword sets a password that the person has to change, and ends their sessions.
 func (db *Store) ResetPassword(ctx context.Context, action admin.StaffAction, id int64, hash string) (after login.Person, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		after, err = resetPassword(tx, action, id, hash, "")
@@ -237,7 +235,7 @@ func dropFactors(tx Tx, action admin.StaffAction, before login.Account) error {
 }
 
 // resetAccess records who resets a login's password or second factor, and refuses if that
-// needs a second person.
+// needs the approval of a second person.
 func resetAccess(tx Tx, action admin.StaffAction, person login.Person, what admin.GrantKind, proposer string) error {
 	if admin.Approves(person.Role) {
 		if err := refuseUnapproved(tx, action, person.ID, proposer); err != nil {

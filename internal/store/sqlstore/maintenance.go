@@ -13,7 +13,7 @@ import (
 )
 
 // refuseInMaintenance refuses unless maintenance mode is off, and keeps it off until the
-// commit: FOR SHARE locks the table in ROW SHARE mode, rows or none, so that the
+// commit: FOR SHARE locks the table in ROW SHARE mode, with or without rows, so that the
 // transaction that switches the mode on waits for this one.
 func refuseInMaintenance(tx Tx) error {
 	var one int

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// CheckMasterKeys makes sure that these are the master keys that the store was sealed
-// with. A store without any records them, for a node or a tool: what a tool seals before
-// the first node has run must be opened by that node. A store that has some demands all
-// of them, each with its proof; then only a node adds keys.
+// CheckMasterKeys checks that these are the master keys that the store was sealed with. A
+// store without recorded keys records them, for a node or a tool: the first node must be
+// able to open what a tool has sealed before. A store with recorded keys requires all of
+// them, each with its proof; then only a node adds keys.
 func (db *Store) CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error {
 	if db.tool {
 		if known, err := compareMasterKeys(db.engine.Read(ctx), proofs); err != nil || known > 0 {
@@ -18,7 +18,7 @@ func (db *Store) CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, 
 		}
 	}
 	return db.engine.Write(ctx, func(tx Tx) error {
-		// Of two first nodes with different keys, the second has to notice.
+		// If two nodes start a new store with different keys, the second one has to fail.
 		if err := tx.Dialect().LockTable(tx, "master_keys"); err != nil {
 			return fmt.Errorf("lock the master keys: %w", err)
 		}
@@ -36,7 +36,7 @@ func (db *Store) CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, 
 	})
 }
 
-// compareMasterKeys demands every key that the store has recorded, and counts them.
+// compareMasterKeys requires every key that the store has recorded, and counts them.
 func compareMasterKeys(from Querier, proofs map[uint32][]byte) (known int, err error) {
 	type key struct {
 		id    uint32

@@ -38,7 +38,7 @@ func ReadOperation(row Row) (operation.Operation, error) {
 	return o, err
 }
 
-// OneOperation reads the operation of a source: a table and a condition, never input.
+// OneOperation reads one operation. source, a table and a condition, must be a literal.
 func OneOperation(from RowQuerier, source string, args ...any) (operation.Operation, bool, error) {
 	op, err := ReadOperation(from.QueryRow(`SELECT `+OperationColumns+` FROM `+source, args...))
 	if errors.Is(err, sql.ErrNoRows) {

@@ -25,7 +25,7 @@ func ReadOperator(row Row) (subscription.Operator, error) {
 	return o, err
 }
 
-// operatorByID returns a refusal where there is no such operator.
+// operatorByID returns a refusal if there is no such operator.
 func operatorByID(from Querier, id int64) (subscription.Operator, error) {
 	return operatorWhere(from, `id = $1`, id)
 }
@@ -43,8 +43,8 @@ func operatorWhere(from Querier, condition string, id int64) (subscription.Opera
 	return operator, nil
 }
 
-// lockOperator locks the operator that it reads, so that two changes follow each other.
-// Operations, whose rows only refer to it, do not wait.
+// lockOperator reads and locks an operator, which serializes its changes. Operations, whose
+// rows only refer to it, do not wait.
 func lockOperator(tx Tx, id int64) (subscription.Operator, error) {
 	return operatorWhere(tx, `id = $1 FOR NO KEY UPDATE`, id)
 }
@@ -81,7 +81,7 @@ func (db *Store) CreateOperator(ctx context.Context, action admin.StaffAction, o
 	return o, err
 }
 
-// ChangeOperator changes an account's terms, and its version, by which nodes notice.
+// ChangeOperator changes an account's terms, and its version, so that nodes read it again.
 func (db *Store) ChangeOperator(ctx context.Context, action admin.StaffAction, id int64, change admin.OperatorChange) (subscription.Operator, error) {
 	var after subscription.Operator
 	err := db.engine.Write(ctx, func(tx Tx) error {
@@ -110,7 +110,7 @@ func (db *Store) ChangeOperator(ctx context.Context, action admin.StaffAction, i
 }
 
 // DeleteOperator closes an account that is not in use. The row stays, so that its
-// keys are known.
+// keys are still recognised.
 func (db *Store) DeleteOperator(ctx context.Context, action admin.StaffAction, id int64) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
 		before, err := undeletedOperator(tx, id)
@@ -132,8 +132,8 @@ func (db *Store) DeleteOperator(ctx context.Context, action admin.StaffAction, i
 }
 
 // refuseInUse refuses to delete an operator that has money, an open operation or a
-// running bulk job. The wallet is locked: a reservation has either
-// debited it before, or waits and finds it empty.
+// running bulk job. The wallet is locked: a reservation has either debited it before, or
+// waits and finds it empty.
 func refuseInUse(tx Tx, id int64) error {
 	var use admin.InUse
 	var err error
@@ -144,7 +144,7 @@ func refuseInUse(tx Tx, id int64) error {
 		SELECT (SELECT count(*) FROM operations WHERE status IN ('processing', 'needs_review') AND operator_id + 0 = $1),
 		       (SELECT count(*) FROM bulk_jobs WHERE operator_id = $1 AND state = 'running')`, id).Scan(&use.Operations, &use.BulkJobs)
 	if err != nil {
-		return fmt.Errorf("count what is open of operator %d: %w", id, err)
+		return fmt.Errorf("count the open operations and jobs of operator %d: %w", id, err)
 	}
 	return use.Refusal()
 }
@@ -241,7 +241,7 @@ func (db *Store) changeWhitelist(ctx context.Context, action admin.StaffAction, 
 		if err != nil || changed == 0 {
 			return err
 		}
-		// By the version, every node notices that its copy of the list is old.
+		// The new version tells nodes that their cached whitelist is outdated.
 		if _, err := tx.Exec(`UPDATE operators SET version = version + 1 WHERE id = $1`, operatorID); err != nil {
 			return fmt.Errorf("mark the operator as changed: %w", err)
 		}
@@ -253,7 +253,7 @@ func (db *Store) changeWhitelist(ctx context.Context, action admin.StaffAction, 
 	})
 }
 
-// Whitelist reads where an operator may call from.
+// Whitelist reads the addresses that an operator may call from.
 func (db *Store) Whitelist(ctx context.Context, operatorID int64) ([]netip.Prefix, error) {
 	if _, err := operatorByID(db.engine.Read(ctx), operatorID); err != nil {
 		return nil, err

@@ -44,7 +44,7 @@ func (db *Store) PlanHistory(ctx context.Context, id string) ([]admin.PlanVersio
 	return versions, err
 }
 
-// CatalogueState reads what is known of a provider's catalogue.
+// CatalogueState reads the stored state of a provider's catalogue.
 func (db *Store) CatalogueState(ctx context.Context, provider string) (admin.CatalogueState, error) {
 	state := admin.CatalogueState{Provider: provider}
 	err := db.engine.Snapshot(ctx, func(from Querier) error {
@@ -71,7 +71,7 @@ func (db *Store) CatalogueState(ctx context.Context, provider string) (admin.Cat
 	return state, err
 }
 
-// overdue picks the operations that are in review since a moment or longer.
+// overdue selects the operations that have been in review since $1 or longer.
 const overdue = `status = 'needs_review' AND review_since <= $1`
 
 // OverdueReviews reads the operations that have waited longest for a decision.

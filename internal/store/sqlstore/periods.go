@@ -9,7 +9,7 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// ClosePeriod closes a month of one operator, or of all that it is not closed for.
+// ClosePeriod closes a month for one operator, or for all that have not closed it yet.
 //
 // The sums are read beforehand, in a transaction of their own: a month that is over and has
 // no open operations does not change, and the chain of staff actions is not locked

@@ -162,7 +162,7 @@ func recordPlan(tx Tx, action admin.StaffAction, before subscription.Plan, known
 		INSERT INTO plan_history (plan_id, version, name, price_paise, months, type, main, addon, retired, since)
 		SELECT id, version, name, price_paise, months, type, main, addon, retired, updated_at FROM plans WHERE id = $1`, after.ID)
 	if err != nil {
-		return fmt.Errorf("keep the history of plan %s: %w", after.ID, err)
+		return fmt.Errorf("add to the history of plan %s: %w", after.ID, err)
 	}
 	var was any
 	if known {
@@ -184,13 +184,13 @@ func checkComponent(tx Tx, code string, role catalogue.Role) error {
 	case !sellable:
 		return admin.Refuse("the provider no longer sells component %q", code)
 	case catalogue.Role(found) != role:
-		return admin.Refuse("component %q is a %s component of the provider's; it cannot stand as %s", code, catalogue.Role(found), role)
+		return admin.Refuse("component %q is a %s component of the provider's; it cannot be used as %s", code, catalogue.Role(found), role)
 	}
 	return nil
 }
 
-// refuseComponent tells a component that the provider lacks from a catalogue that was
-// never read.
+// refuseComponent distinguishes a component that the provider does not have from a
+// catalogue that was never read.
 func refuseComponent(tx Tx, code string) error {
 	var read bool
 	if err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM provider_components)`).Scan(&read); err != nil {
@@ -233,12 +233,12 @@ func (db *Store) SellablePlans(ctx context.Context) ([]subscription.Plan, error)
 	return Collect(rows, err, ReadPlan)
 }
 
-// Compared reads when prices were last compared, with success and at all.
-func (db *Store) Compared(ctx context.Context, provider string) (good, tried time.Time, err error) {
+// Compared reads the times of the last successful and the last attempted comparison.
+func (db *Store) Compared(ctx context.Context, provider string) (verifiedAt, attemptedAt time.Time, err error) {
 	var verified, attempted sql.NullInt64
 	err = db.engine.Lookup(ctx).QueryRow(`SELECT verified_at, attempted_at FROM catalogue_comparisons WHERE provider = $1`, provider).Scan(&verified, &attempted)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return good, tried, fmt.Errorf("read when prices were compared: %w", err)
+		return verifiedAt, attemptedAt, fmt.Errorf("read when prices were compared: %w", err)
 	}
 	return Time(verified), Time(attempted), nil
 }
@@ -257,8 +257,8 @@ func (db *Store) RecordFailure(ctx context.Context, provider, problem string, at
 // lists are kept as withdrawn, because plans may refer to them.
 func (db *Store) RecordComparison(ctx context.Context, comparison catalogue.Comparison) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
-		// The comparison's row first: nodes that compare at the same time follow
-		// each other.
+		// The comparison's row first: its lock serializes nodes that compare at the same
+		// time.
 		_, err := tx.Exec(`
 			INSERT INTO catalogue_comparisons (provider, verified_at, attempted_at) VALUES ($1, $2, $2)
 			    ON CONFLICT (provider) DO UPDATE SET verified_at = $2, attempted_at = $2, problem = ''`,

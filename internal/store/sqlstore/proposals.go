@@ -30,7 +30,7 @@ func (db *Store) Propose(ctx context.Context, action admin.StaffAction, p admin.
 		if err := checkMaker(tx, p); err != nil {
 			return err
 		}
-		if err := lockOwner(tx, p.OperatorID); err != nil {
+		if err := lockProposalOperator(tx, p.OperatorID); err != nil {
 			return err
 		}
 		if err := sweepProposals(tx, action, p.OperatorID); err != nil {
@@ -54,21 +54,21 @@ func (db *Store) Propose(ctx context.Context, action admin.StaffAction, p admin.
 			p.Kind, p.OperatorID, p.Amount.Paise(), p.Reference, p.TransactionID, p.Confirm, p.Reason, p.UniqueKey(), p.Maker, p.MadeAt.UnixMilli(),
 			p.Subject, p.Change, ReferenceKey(p)))
 		if errors.Is(err, sql.ErrNoRows) {
-			// Another proposal of the key was committed meanwhile: one that concerns no
-			// operator, or another operator's of the same reference. Otherwise the operator's
-			// row is locked. An older binary's has no reference_key.
+			// Another proposal with this key was committed meanwhile. It concerns no operator,
+			// or is another operator's with the same reference: this operator's row is locked.
+			// A proposal of an older binary has no reference_key.
 			if kept, known, err = openDuplicate(tx, p); known || err != nil {
 				return err
 			}
 			if kept, known, err = openByKey(tx, p); err == nil && !known {
-				err = fmt.Errorf("keep the proposal: another one was in the way of %q, and was decided meanwhile", p.UniqueKey())
+				err = fmt.Errorf("save the proposal: an open proposal with key %q prevented it, and was decided meanwhile", p.UniqueKey())
 			} else if err == nil && !kept.Same(p) {
 				err = admin.RefuseDuplicateProposal(kept)
 			}
 			return err
 		}
 		if err != nil {
-			return fmt.Errorf("keep the proposal: %w", err)
+			return fmt.Errorf("save the proposal: %w", err)
 		}
 		return logAction(tx, action, p.OperatorID, fmt.Sprintf("proposal %d", kept.ID), nil, admin.ProposalState(kept))
 	})
@@ -78,20 +78,20 @@ func (db *Store) Propose(ctx context.Context, action admin.StaffAction, p admin.
 	return kept, known, nil
 }
 
-// sweepProposals marks expired proposals as lapsed, so that the same can be proposed again.
+// sweepProposals marks expired proposals as lapsed, so that the same change can be proposed again.
 func sweepProposals(tx Tx, action admin.StaffAction, operatorID int64) error {
 	_, err := tx.Exec(`
 		UPDATE proposals SET status = 'lapsed', decided_at = made_at + $3
 		 WHERE operator_id = $1 AND status = 'open' AND made_at + $3 <= $2`,
 		operatorID, action.At.UnixMilli(), admin.ProposalLifetime.Milliseconds())
 	if err != nil {
-		return fmt.Errorf("let proposals lapse: %w", err)
+		return fmt.Errorf("mark proposals as lapsed: %w", err)
 	}
 	return nil
 }
 
-// openDuplicate finds an open proposal of the same, and refuses where one of the same
-// key proposes something else.
+// openDuplicate finds an open proposal of the same change, and refuses if an open proposal
+// with the same key proposes something else.
 func openDuplicate(tx Tx, p admin.Proposal) (admin.Proposal, bool, error) {
 	open, found, err := openProposal(tx, p)
 	if err == nil && found && !open.Same(p) {
@@ -100,8 +100,8 @@ func openDuplicate(tx Tx, p admin.Proposal) (admin.Proposal, bool, error) {
 	return open, found, err
 }
 
-// openProposal reads the open proposal of the same key; for a top-up, of the same
-// reference, whichever operator it is for.
+// openProposal reads the open proposal with the same key; for a top-up, with the same
+// reference, of any operator.
 func openProposal(tx Tx, p admin.Proposal) (admin.Proposal, bool, error) {
 	if p.Kind != admin.ProposedTopUp {
 		return openByKey(tx, p)
@@ -109,7 +109,7 @@ func openProposal(tx Tx, p admin.Proposal) (admin.Proposal, bool, error) {
 	return foundProposal(tx.QueryRow(`SELECT `+proposalColumns+` FROM proposals WHERE reference_key = $1 AND status = 'open'`, ReferenceKey(p)))
 }
 
-// openByKey reads the operator's open proposal of the same key.
+// openByKey reads the operator's open proposal with the same key.
 func openByKey(tx Tx, p admin.Proposal) (admin.Proposal, bool, error) {
 	return foundProposal(tx.QueryRow(`SELECT `+proposalColumns+` FROM proposals WHERE operator_id = $1 AND matter = $2 AND status = 'open'`,
 		p.OperatorID, p.UniqueKey()))
@@ -218,9 +218,10 @@ func (db *Store) DismissProposal(ctx context.Context, action admin.StaffAction, 
 	return decided, err
 }
 
-// lockOwner locks the operator's row, if the proposal concerns one. Every transaction
-// that moves its money by hand, or makes or decides a proposal, does so first.
-func lockOwner(tx Tx, operatorID int64) error {
+// lockProposalOperator locks the operator's row, if the proposal concerns one. Every
+// transaction that credits or adjusts its wallet, or makes or decides a proposal, does so
+// first.
+func lockProposalOperator(tx Tx, operatorID int64) error {
 	if operatorID == 0 {
 		return nil
 	}
@@ -235,7 +236,7 @@ func decidable(tx Tx, action admin.StaffAction, id int64) (admin.Proposal, error
 	if err != nil {
 		return p, err
 	}
-	if err := lockOwner(tx, p.OperatorID); err != nil {
+	if err := lockProposalOperator(tx, p.OperatorID); err != nil {
 		return p, err
 	}
 	if p, err = readProposal(tx.QueryRow(`SELECT `+proposalColumns+` FROM proposals WHERE id = $1 FOR NO KEY UPDATE`, id)); err != nil {
@@ -283,8 +284,7 @@ func (db *Store) Proposals(ctx context.Context, filter admin.ProposalFilter) ([]
 	return Collect(rows, err, readProposal)
 }
 
-// refuseProposed keeps a top-up from being made past a proposal of the same
-// reference.
+// refuseProposed refuses a top-up while a proposal with the same reference is open.
 func refuseProposed(tx Tx, action admin.StaffAction, paid admin.TopUp) error {
 	wanted := admin.Proposal{Kind: admin.ProposedTopUp, OperatorID: paid.OperatorID, Reference: paid.Reference}
 	open, found, err := openProposal(tx, wanted)

@@ -9,12 +9,12 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// creditedBefore reports whether a reference was used before for the same, whatever its
-// spelling, and refuses one that was used for something else or for another operator.
+// creditedBefore reports whether a reference, in any spelling, was used before for the same
+// credit, and refuses one that was used for another credit or another operator.
 func creditedBefore(tx Tx, way admin.ReferenceKind, credit admin.Credit) (bool, error) {
 	var before admin.Credit
 	var paise, at int64
-	// Older entries may share a reference; then the one that is repeated counts.
+	// Older entries may share a reference; the one most like this credit is compared.
 	err := tx.QueryRow(`
 		SELECT e.operator_id, e.amount_paise, coalesce(e.reference, a.reference, ''), e.created_at
 		  FROM credited_references r
@@ -35,7 +35,7 @@ func creditedBefore(tx Tx, way admin.ReferenceKind, credit admin.Credit) (bool, 
 }
 
 // saveReference claims a reference for the wallet's last entry. The unique index decides,
-// not an earlier read: another operator's wallet has a lock of its own.
+// not an earlier read: another operator's wallet has its own lock.
 func saveReference(tx Tx, way admin.ReferenceKind, credit admin.Credit) error {
 	kept, err := tx.Exec(`
 		INSERT INTO credited_references (way, normalised, copy, operator_id, seq, filled)
@@ -43,7 +43,7 @@ func saveReference(tx Tx, way admin.ReferenceKind, credit admin.Credit) error {
 		    ON CONFLICT DO NOTHING`,
 		string(way), admin.NormaliseReference(credit.Reference), credit.OperatorID)
 	if err != nil {
-		return fmt.Errorf("keep the reference: %w", err)
+		return fmt.Errorf("save the reference: %w", err)
 	}
 	if kept == 1 {
 		return nil
@@ -52,10 +52,10 @@ func saveReference(tx Tx, way admin.ReferenceKind, credit admin.Credit) error {
 	if _, err := creditedBefore(tx, way, credit); err != nil {
 		return err
 	}
-	return fmt.Errorf("keep the reference of operator %d: it is claimed, and the claim cannot be read", credit.OperatorID)
+	return fmt.Errorf("save the reference of operator %d: it is claimed, and the claim cannot be read", credit.OperatorID)
 }
 
-// ReferenceKey is the normalised reference of a proposed top-up; nil for other proposals.
+// ReferenceKey returns the normalised reference of a proposed top-up; nil for other proposals.
 func ReferenceKey(p admin.Proposal) any {
 	if p.Kind != admin.ProposedTopUp {
 		return nil
@@ -70,7 +70,7 @@ func sweepReference(tx Tx, action admin.StaffAction, p admin.Proposal) error {
 		 WHERE reference_key = $1 AND status = 'open' AND made_at + $3 <= $2`,
 		ReferenceKey(p), action.At.UnixMilli(), admin.ProposalLifetime.Milliseconds())
 	if err != nil {
-		return fmt.Errorf("let a proposal lapse: %w", err)
+		return fmt.Errorf("mark a proposal as lapsed: %w", err)
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ type lapsed struct {
 	operatorID int64
 }
 
-// ReleaseLapsed frees numbers and ids that only subscribers of operators have who
-// were deleted long ago. It writes only if there is one.
+// ReleaseLapsed releases mobile numbers and ids of subscribers whose operators were deleted
+// long ago. It writes nothing if there are none.
 func (db *Store) ReleaseLapsed(ctx context.Context, claims []subscription.Claim, now time.Time) (released int, err error) {
 	for _, claim := range claims {
 		found, err := lapsedHolders(db.engine.Read(ctx), claim, now, "")
@@ -45,7 +45,7 @@ func (db *Store) ReleaseLapsed(ctx context.Context, claims []subscription.Claim,
 	return released, nil
 }
 
-// lapsedHolders are the lapsed subscribers that have a number or an id. One whose
+// lapsedHolders reads the lapsed subscribers that have a number or an id. One whose
 // operations are still being verified keeps both, because the provider is called with them.
 func lapsedHolders(from Querier, claim subscription.Claim, now time.Time, lock string) ([]lapsed, error) {
 	rows, err := from.Query(`
@@ -59,13 +59,13 @@ func lapsedHolders(from Querier, claim subscription.Claim, now time.Time, lock s
 		return l, row.Scan(&l.id, &l.mobile, &l.operatorID)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for numbers that are free again: %w", err)
+		return nil, fmt.Errorf("look for lapsed subscribers: %w", err)
 	}
 	return found, nil
 }
 
-// release gives a subscriber's number up, and its id if that is wanted. All that the
-// operator bought for it moves to the new id with it.
+// release replaces a subscriber's number, and its id if wantsID is set. Its cycles and
+// operations move to the new id.
 func release(tx Tx, l lapsed, wantsID bool) error {
 	mobile := subscription.Released(l.operatorID, l.mobile)
 	if !wantsID {
@@ -77,7 +77,7 @@ func release(tx Tx, l lapsed, wantsID bool) error {
 		text string
 		args []any
 	}{
-		// The number is unique while there are two rows.
+		// Numbers are unique, and until the DELETE there are two rows.
 		{`UPDATE subscribers SET mobile = $2 WHERE id = $1`, []any{l.id, "moving " + id}},
 		{`INSERT INTO subscribers (id, operator_id, mobile, name, email, address, connection_type, expires_at, activated_at, renewed_at,
 		         last_provider_transaction, version, created_at)

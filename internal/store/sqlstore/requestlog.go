@@ -24,7 +24,7 @@ func (db *Store) RequestBlocks(ctx context.Context, asked requestlog.BlockQuery)
 	return Collect(rows, err, readBlock)
 }
 
-// earliest is a moment in milliseconds; the zero one is before all others.
+// earliest returns Unix milliseconds, and 0 for the zero time.
 func earliest(since time.Time) int64 {
 	if since.IsZero() {
 		return 0
@@ -69,7 +69,7 @@ func (db *Store) LastKeyUses(ctx context.Context, operatorID int64) (map[int64]t
 }
 
 // PurgeRequests removes the oldest blocks, by their ids. Nodes may have written a
-// younger one among them, which stays a while longer.
+// younger one among them, which is kept until it is old enough.
 func (db *Store) PurgeRequests(ctx context.Context, before time.Time, limit int) (removed int, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		gone, err := tx.Exec(`

@@ -49,7 +49,7 @@ func (db *Store) OpenSession(ctx context.Context, o login.NewSession) error {
 			   SET last_sign_in = coalesce($3::bigint, last_sign_in), password_hash = CASE WHEN $4::text = '' THEN password_hash ELSE $4 END
 			 WHERE id = $1 AND version = $2 AND disabled = 0`, s.Account.ID, s.Account.Version, Millis(signedIn), o.RenewedHash)
 		if err != nil {
-			return fmt.Errorf("note a sign-in: %w", err)
+			return fmt.Errorf("record a sign-in: %w", err)
 		}
 		if changed == 0 {
 			return login.ErrChanged
@@ -93,48 +93,48 @@ func (db *Store) TouchSession(ctx context.Context, token login.TokenHash, at tim
 	})
 }
 
-// UpgradeSession uses a proof up and gives the session another token.
-func (db *Store) UpgradeSession(ctx context.Context, rise login.SessionUpgrade) error {
+// UpgradeSession uses up a proof and gives the session another token.
+func (db *Store) UpgradeSession(ctx context.Context, upgrade login.SessionUpgrade) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
-		if err := spend(tx, rise); err != nil {
+		if err := spend(tx, upgrade); err != nil {
 			return err
 		}
-		err := replaceToken(tx, rise.PersonID, rise.Old, rise.New, rise.SteppedUpAt, rise.Proof.Present())
-		if err != nil || rise.Begins == nil {
+		err := replaceToken(tx, upgrade.PersonID, upgrade.Old, upgrade.New, upgrade.SteppedUpAt, upgrade.Proof.Present())
+		if err != nil || upgrade.Begins == nil {
 			return err
 		}
-		return saveChallenge(tx, *rise.Begins)
+		return saveChallenge(tx, *upgrade.Begins)
 	})
 }
 
-// spend uses a code up. That it was not used before is in the WHERE clause, not read
-// first: of two requests with the same code, one gets ErrSpent.
-func spend(tx Tx, rise login.SessionUpgrade) error {
+// spend uses up a code. The WHERE clause checks that it was not used before, instead of an
+// earlier read: of two requests with the same code, one gets login.ErrUsed.
+func spend(tx Tx, upgrade login.SessionUpgrade) error {
 	var signedIn time.Time
-	if rise.SigningIn {
-		signedIn = rise.SteppedUpAt
+	if upgrade.SigningIn {
+		signedIn = upgrade.SteppedUpAt
 	}
 	changed, err := tx.Exec(`
 		UPDATE logins SET last_sign_in = coalesce($3::bigint, last_sign_in) WHERE id = $1 AND version = $2 AND disabled = 0`,
-		rise.PersonID, rise.Version, Millis(signedIn))
+		upgrade.PersonID, upgrade.Version, Millis(signedIn))
 	if err != nil {
-		return fmt.Errorf("note a proof: %w", err)
+		return fmt.Errorf("record a proof: %w", err)
 	}
 	if changed == 0 {
 		return login.ErrChanged
 	}
 	switch {
-	case rise.Proof.Passkey != nil:
-		changed, err = spendPasskey(tx, rise.PersonID, *rise.Proof.Passkey, rise.SteppedUpAt)
-	case rise.Proof.Recovery != nil:
+	case upgrade.Proof.Passkey != nil:
+		changed, err = spendPasskey(tx, upgrade.PersonID, *upgrade.Proof.Passkey, upgrade.SteppedUpAt)
+	case upgrade.Proof.Recovery != nil:
 		changed, err = tx.Exec(`
 			UPDATE login_recovery_codes SET used_at = $3 WHERE login_id = $1 AND code_hash = $2 AND used_at IS NULL`,
-			rise.PersonID, rise.Proof.Recovery, rise.SteppedUpAt.UnixMilli())
-	case rise.Proof.Step != 0:
-		changed, err = tx.Exec(`UPDATE logins SET totp_step = $2 WHERE id = $1 AND totp_step < $2`, rise.PersonID, rise.Proof.Step)
+			upgrade.PersonID, upgrade.Proof.Recovery, upgrade.SteppedUpAt.UnixMilli())
+	case upgrade.Proof.Step != 0:
+		changed, err = tx.Exec(`UPDATE logins SET totp_step = $2 WHERE id = $1 AND totp_step < $2`, upgrade.PersonID, upgrade.Proof.Step)
 	}
 	if err != nil {
-		return fmt.Errorf("use a code up: %w", err)
+		return fmt.Errorf("use up a code: %w", err)
 	}
 	if changed == 0 {
 		return login.ErrUsed
@@ -171,9 +171,9 @@ func closeSessions(tx Tx, personID int64) error {
 	return nil
 }
 
-// closeOthers ends a person's sessions but for one.
-func closeOthers(tx Tx, personID int64, but login.TokenHash) error {
-	if _, err := tx.Exec(`DELETE FROM login_sessions WHERE login_id = $1 AND token_hash <> $2`, personID, but[:]); err != nil {
+// closeOthers ends a person's sessions except one.
+func closeOthers(tx Tx, personID int64, kept login.TokenHash) error {
+	if _, err := tx.Exec(`DELETE FROM login_sessions WHERE login_id = $1 AND token_hash <> $2`, personID, kept[:]); err != nil {
 		return fmt.Errorf("end the other sessions of login %d: %w", personID, err)
 	}
 	return nil
@@ -201,8 +201,7 @@ func (db *Store) ownLogin(ctx context.Context, own login.OwnAction, personID, ve
 	})
 }
 
-// ChangePassword replaces a password, and ends every session but the one that it was
-// done in.
+// ChangePassword replaces a password, and ends all other sessions of the person.
 func (db *Store) ChangePassword(ctx context.Context, own login.OwnAction, c login.PasswordChange) error {
 	return db.ownLogin(ctx, own, c.PersonID, c.Version, func(tx Tx) error {
 		err := changeLogin(tx, c.PersonID, `password_hash = $2, password_changed_at = $3, must_change_password = 0, browser_epoch = browser_epoch + 1`, c.Hash, own.At.UnixMilli())
@@ -233,7 +232,7 @@ func (db *Store) SessionsOf(ctx context.Context, personID int64) ([]login.Record
 	return Collect(rows, err, readSession)
 }
 
-// CloseSessionOf ends a session by its public name, if it is that person's.
+// CloseSessionOf ends a session by its public id, if it is that person's.
 func (db *Store) CloseSessionOf(ctx context.Context, personID int64, id string) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
 		_, err := tx.Exec(`DELETE FROM login_sessions WHERE id = $2 AND login_id = $1`, personID, id)

@@ -1,6 +1,6 @@
 // Package sqlstore holds the store methods that both engines share: everything that is
 // not on the path of a payment. Statements are written once, with $n parameters, in the
-// SQL of PostgreSQL; the SQLite engine rewrites the few spellings that it lacks when it
+// SQL of PostgreSQL; the SQLite engine rewrites the few constructs that it lacks when it
 // prepares a statement. A statement that really differs is in the engine's Dialect.
 package sqlstore
 
@@ -43,15 +43,15 @@ type Tx interface {
 	// Exec runs a statement and returns how many rows it changed.
 	Exec(query string, args ...any) (changed int64, err error)
 	Dialect() *Dialect
-	// Keys sign staff actions and digests; nil in a store that was given none.
+	// Keys sign staff actions and digests; nil if the store has none.
 	Keys() *integrity.Keys
 	// Logged adds a staff action to those that are reported once this is committed.
 	Logged(admin.AuditEntry)
 }
 
-// Engine runs statements. Its transactions keep the promises of the engine: on SQLite a
-// write shares its commit with others, on PostgreSQL it is retried where the server undid
-// it. So a function given to Write, Snapshot or Page may run several times.
+// Engine runs statements. On SQLite a write shares its commit with others, on PostgreSQL it
+// is retried if the server rolled it back. So a function given to Write, Snapshot or Page
+// may run several times.
 type Engine interface {
 	// Write runs a transaction and returns when it is committed, was refused or failed.
 	Write(ctx context.Context, run func(Tx) error) error
@@ -72,33 +72,33 @@ type Engine interface {
 
 // Dialect is what differs between the engines' SQL.
 type Dialect struct {
-	// OrderedJoin joins so that the table on the left is read first. PostgreSQL is kept to
-	// it by its planner settings, SQLite by the word CROSS.
+	// OrderedJoin joins so that the table on the left is read first. PostgreSQL does
+	// so because of its planner settings, SQLite because of the keyword CROSS.
 	OrderedJoin string
 	// ActionOrder orders the staff actions of one operator by id, as an index of them allows.
 	ActionOrder string
-	// VoucherIs is the condition on staff_acts that $1 ends the reason, in the words of an
-	// index over an expression.
+	// VoucherIs is the condition on staff_acts that the reason ends with $1, written like
+	// the expression of the index.
 	VoucherIs string
 	// ChainEnd reads id, hash and MAC of the last staff action, and locks the end of the
-	// chain where writers run side by side. InsertAction adds a staff action; see logAction.
+	// chain if there are concurrent writers. InsertAction adds a staff action; see logAction.
 	ChainEnd, InsertAction string
 	// LatestPlanName is the plan's name in the row with the highest l.line of a group;
 	// max(l.line) is selected beside it.
 	LatestPlanName string
-	// Refused is the condition on request_log that an index of refusals has.
+	// Refused is the condition of the partial index on refused blocks of request_log.
 	Refused string
 	// TermSubscribers joins subscriber_terms t with its subscribers s, in the order of the
 	// terms. CurrentPlan joins the plan p that began last before ? and the open operation o
 	// of a subscriber s.
 	TermSubscribers, CurrentPlan string
 
-	// LockTable keeps other writers from a table until the commit.
+	// LockTable blocks other writers of a table until the commit.
 	LockTable func(tx Tx, table string) error
 	// LockMaintenance waits for the transactions that have found maintenance mode off, and
-	// keeps further ones from looking until the commit.
+	// blocks further ones until the commit.
 	LockMaintenance func(Tx) error
-	// ChainStarted is called in the transaction that starts the keyed chain of staff
+	// ChainStarted is called in the transaction that starts the signed chain of staff
 	// actions, with the MAC that it starts with.
 	ChainStarted func(tx Tx, mac []byte) error
 	// SettleReview settles an operation in review, given as it is in the database.
@@ -111,7 +111,7 @@ type Dialect struct {
 type Store struct {
 	engine  Engine
 	dialect *Dialect
-	tool    bool // works beside a node for the length of a command
+	tool    bool // opened by a command, perhaps beside a running node
 }
 
 // New returns a store on an engine, for a node or for a tool.
@@ -144,12 +144,12 @@ func page[T any](ctx context.Context, db *Store, stmt statement, read func(Row) 
 	return all, err
 }
 
-// NullString is NULL for an empty string.
+// NullString returns NULL for an empty string.
 func NullString(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
 
 // Times are stored as Unix milliseconds, the zero time as NULL.
 
-// Millis is a time as it is stored.
+// Millis returns a time as it is stored.
 func Millis(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -157,7 +157,7 @@ func Millis(t time.Time) any {
 	return t.UnixMilli()
 }
 
-// Time is a stored time.
+// Time returns a stored time.
 func Time(ms sql.NullInt64) time.Time {
 	if !ms.Valid {
 		return time.Time{}

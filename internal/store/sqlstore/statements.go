@@ -43,10 +43,10 @@ func (db *Store) LedgerBounds(ctx context.Context, operatorID int64, from, befor
 }
 
 // lineBefore finds the last line of an operator's ledger that was written before a
-// moment, and the balance after it. Lines are found by their number only, and come in
-// the order of time: so the number is tried bit by bit, from the highest that a
-// ledger will ever have. Tried that way, the same moment leads to the same line
-// however many are written later.
+// moment, and the balance after it. Lines are indexed by their number only, and numbers
+// increase with time: so it searches for the number bit by bit, from a power of two that no
+// ledger reaches. Unlike a search between the first and the last line, it finds the same
+// line for the same moment however many are written later.
 func lineBefore(at Querier, operatorID int64, before time.Time) (line int64, balance money.Amount, err error) {
 	var paise int64
 	err = at.QueryRow(`
@@ -106,9 +106,9 @@ func (db *Store) OpenOperations(ctx context.Context, operatorID int64, limit int
 	return Collect(rows, err, ReadOperation)
 }
 
-// PageOperations reads a page of an operator's operations. Those of one subscriber
-// are few, and found by the subscriber; so are those that are open, of all operators,
-// for which there is an index that knows a state by its name only.
+// PageOperations reads a page of an operator's operations. Those of one subscriber are few,
+// and are found by an index on the subscriber. Those that are open are few for all operators
+// together, and are found by a partial index, which needs the state as a literal.
 func (db *Store) PageOperations(ctx context.Context, q report.OperationQuery) ([]operation.Operation, error) {
 	var stmt statement
 	stmt.add(`SELECT ` + OperationColumns + ` FROM operations`)
@@ -167,13 +167,13 @@ func (db *Store) OperationAtOffset(ctx context.Context, q report.OperationQuery,
 	stmt.add(`SELECT created_at, id FROM operations WHERE operator_id = ?`, q.OperatorID)
 	stmt.addRange(report.OperationQuery{From: q.From, Before: q.Before, After: q.After})
 	stmt.add(` ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET ?`, many)
-	places, err := page(ctx, db, stmt, func(row Row) (report.Cursor, error) {
+	cursors, err := page(ctx, db, stmt, func(row Row) (report.Cursor, error) {
 		var p report.Cursor
 		err := row.Scan(&p.Number, &p.ID)
 		return p, err
 	})
-	if err != nil || len(places) == 0 {
+	if err != nil || len(cursors) == 0 {
 		return last, false, err
 	}
-	return places[0], true, nil
+	return cursors[0], true, nil
 }

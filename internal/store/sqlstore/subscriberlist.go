@@ -50,8 +50,8 @@ func subscriberRow(d *Dialect, stmt *statement, term, from string, q report.Subs
 }
 
 // addTerms adds the terms that the subscriber of a column must have. PostgreSQL would turn
-// EXISTS into a join and begin with everyone who has the term; a subquery with LIMIT is
-// run for the subscribers found so far.
+// EXISTS into a join and begin with all subscribers that have the term; a subquery with
+// LIMIT is run only for the subscribers found so far.
 func addTerms(stmt *statement, who string, terms []string) {
 	for _, term := range terms {
 		stmt.add(`
@@ -73,7 +73,7 @@ func addStatus(stmt *statement, q report.SubscriberQuery) {
 }
 
 // reviewedSubscribers begins with the operations in review of all operators, which are few
-// and indexed. The sum keeps the planner from the index of operators.
+// and indexed. operator_id + 0 keeps the planner from the index by operator.
 func reviewedSubscribers(d *Dialect, stmt *statement, q report.SubscriberQuery) {
 	subscriberRow(d, stmt, `''`, `operations r `+d.OrderedJoin+` subscribers s ON s.id = r.subscriber_id`, q)
 	stmt.add(` WHERE r.status = 'needs_review' AND r.operator_id + 0 = ? AND s.operator_id + 0 = ? AND (coalesce(s.expires_at, 0), s.id) > (?, ?)`,
@@ -109,15 +109,15 @@ func (db *Store) TermAtOffset(ctx context.Context, q report.SubscriberQuery, man
 	stmt.add(`SELECT t.term, t.subscriber_id FROM subscriber_terms t`)
 	termsWithin(&stmt, q)
 	stmt.add(` ORDER BY t.term, t.subscriber_id LIMIT 1 OFFSET ?`, many)
-	places, err := page(ctx, db, stmt, func(row Row) (report.Cursor, error) {
+	cursors, err := page(ctx, db, stmt, func(row Row) (report.Cursor, error) {
 		var p report.Cursor
 		err := row.Scan(&p.Text, &p.ID)
 		return p, err
 	})
-	if err != nil || len(places) == 0 {
+	if err != nil || len(cursors) == 0 {
 		return last, false, err
 	}
-	return places[0], true, nil
+	return cursors[0], true, nil
 }
 
 // termsWithin selects the terms t of a page: those that begin with the search text, or the
@@ -141,17 +141,17 @@ func termsWithin(stmt *statement, q report.SubscriberQuery) {
 func expiringSubscribers(d *Dialect, stmt *statement, q report.SubscriberQuery) {
 	subscriberRow(d, stmt, `''`, `subscribers s`, q)
 	// The bound is a cursor, too: a subscriber who expires now has expired.
-	border := report.Cursor{Number: q.Now.UnixMilli(), ID: report.AfterPrefix("")}
+	bound := report.Cursor{Number: q.Now.UnixMilli(), ID: report.AfterPrefix("")}
 	from := q.After
 	if q.Status == report.Expired {
-		if from == (report.Cursor{}) || from.Number > border.Number {
-			from = border
+		if from == (report.Cursor{}) || from.Number > bound.Number {
+			from = bound
 		}
 		stmt.add(` WHERE s.operator_id = ? AND (s.expires_at, s.id) < (?, ?) ORDER BY s.expires_at DESC, s.id DESC`, q.OperatorID, from.Number, from.ID)
 		return
 	}
-	if q.Status != report.AnyStatus && from.Number <= border.Number {
-		from = border
+	if q.Status != report.AnyStatus && from.Number <= bound.Number {
+		from = bound
 	}
 	stmt.add(` WHERE s.operator_id = ? AND (s.expires_at, s.id) > (?, ?)`, q.OperatorID, from.Number, from.ID)
 	if q.Status == report.Expiring {

@@ -14,7 +14,7 @@ import (
 )
 
 // guardOwner refuses an action of an operator's owner unless the operator is active. The
-// operator is locked, so that actions of its owners follow each other.
+// operator is locked, which serializes the actions of its owners.
 func guardOwner(tx Tx, action admin.StaffAction) error {
 	if action.OperatorScope == 0 {
 		return nil
@@ -26,8 +26,8 @@ func guardOwner(tx Tx, action admin.StaffAction) error {
 	return err
 }
 
-// refuseLastOwner refuses to take an owner away if the operator has no other one who can
-// sign in.
+// refuseLastOwner refuses to remove an owner if the operator has no other one who can sign
+// in.
 func refuseLastOwner(tx Tx, owner login.Account) error {
 	var others int
 	err := tx.QueryRow(`
@@ -55,14 +55,14 @@ func interruptSuspended(tx Tx, operatorID int64, at time.Time) error {
 	return nil
 }
 
-// refuseSuspended refuses unless the operator is active, and keeps it active until
-// the commit.
+// refuseSuspended refuses unless the operator is active, and prevents a change of its
+// status until the commit.
 func refuseSuspended(tx Tx, operatorID int64) error {
 	var status subscription.OperatorStatus
 	err := tx.QueryRow(`SELECT status FROM operators WHERE id = $1 FOR SHARE`, operatorID).Scan(&status)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return nil // nor has it any job
+		return nil // it has no jobs either
 	case err != nil:
 		return fmt.Errorf("read the status of operator %d: %w", operatorID, err)
 	case status != subscription.OperatorActive:

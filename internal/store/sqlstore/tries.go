@@ -22,7 +22,7 @@ func (db *Store) CountTries(ctx context.Context, at time.Time, window time.Durat
 	if err != nil || full {
 		return counts, false, err
 	}
-	// In one order, so that two tries do not wait for each other's counters.
+	// In the order of their keys, so that concurrent tries do not deadlock.
 	order := make([]int, len(counters))
 	for i := range order {
 		order[i] = i
@@ -84,7 +84,7 @@ func (db *Store) triesOf(ctx context.Context, at time.Time, window time.Duration
 	return counts, full, nil
 }
 
-// UncountTries takes one try back from each counter.
+// UncountTries subtracts one try from each counter.
 func (db *Store) UncountTries(ctx context.Context, counts []login.TryCount) error {
 	counts = slices.Clone(counts)
 	slices.SortFunc(counts, func(a, b login.TryCount) int { return bytes.Compare(a.Key[:], b.Key[:]) })
@@ -92,7 +92,7 @@ func (db *Store) UncountTries(ctx context.Context, counts []login.TryCount) erro
 		for _, count := range counts {
 			if _, err := tx.Exec(`UPDATE login_tries SET tries = tries - 1 WHERE key = $1 AND since = $2 AND tries > 0`,
 				count.Key[:], count.Since.UnixMilli()); err != nil {
-				return fmt.Errorf("take a try back: %w", err)
+				return fmt.Errorf("subtract a try: %w", err)
 			}
 		}
 		return nil

@@ -57,8 +57,9 @@ func topUp(tx Tx, action admin.StaffAction, paid admin.TopUp) (wallet subscripti
 	return wallet, true, logAction(tx, action, paid.OperatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
 }
 
-// sameTopUp tells a repeated top-up from another payment under an old reference. One
-// that an older binary has just credited is found as it was typed.
+// sameTopUp distinguishes a repeated top-up from another payment with a used reference. One
+// that an older binary has just credited has no normalised reference, and is found by the
+// reference as it was typed.
 func sameTopUp(tx Tx, topUp admin.TopUp) (bool, error) {
 	if known, err := creditedBefore(tx, admin.ReferenceTopUp, topUp.Credit()); known || err != nil {
 		return known, err
@@ -77,8 +78,8 @@ func sameTopUp(tx Tx, topUp admin.TopUp) (bool, error) {
 	return admin.SameCredit(before, topUp.Credit(), admin.ReferenceTopUp)
 }
 
-// Adjust corrects a wallet by hand. What is held is not touched, so that the
-// balance alone must stay above zero.
+// Adjust corrects a wallet manually. Holds are not changed, so the balance without them
+// must not become negative.
 func (db *Store) Adjust(ctx context.Context, action admin.StaffAction, a admin.Adjustment) (subscription.Wallet, bool, error) {
 	var wallet subscription.Wallet
 	booked := false
@@ -119,7 +120,7 @@ func adjust(tx Tx, action admin.StaffAction, a admin.Adjustment) (wallet subscri
 			INSERT INTO adjustment_references (operator_id, reference, seq)
 			SELECT operator_id, $2::text, entries FROM wallets WHERE operator_id = $1`, a.OperatorID, a.Reference)
 		if err != nil {
-			return before, false, fmt.Errorf("keep the reference: %w", err)
+			return before, false, fmt.Errorf("save the reference: %w", err)
 		}
 		if err := saveReference(tx, admin.ReferenceAdjustment, a.Credit()); err != nil {
 			return before, false, err
@@ -132,8 +133,7 @@ func adjust(tx Tx, action admin.StaffAction, a admin.Adjustment) (wallet subscri
 	return wallet, true, logAction(tx, action, a.OperatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
 }
 
-// sameAdjustment tells a repeated adjustment from another one under an old reference.
-// One that an older binary has just booked is found as it was typed.
+// sameAdjustment is sameTopUp for adjustments.
 func sameAdjustment(tx Tx, a admin.Adjustment) (bool, error) {
 	if a.Reference == "" {
 		return false, nil
@@ -165,7 +165,7 @@ type movement struct {
 	description string
 }
 
-// moveMoney writes a movement: the wallet, its chain of entries, and the ledger.
+// moveMoney writes a movement to the wallet, its entries and the ledger.
 func moveMoney(tx Tx, action admin.StaffAction, m movement) error {
 	var balance, ledgerSum, seq, line int64
 	err := tx.QueryRow(`
@@ -176,7 +176,7 @@ func moveMoney(tx Tx, action admin.StaffAction, m movement) error {
 		RETURNING balance_paise, ledger_paise, entries, ledger_lines`,
 		m.operatorID, m.amount.Paise()).Scan(&balance, &ledgerSum, &seq, &line)
 	if err != nil {
-		return fmt.Errorf("move the wallet: %w", err)
+		return fmt.Errorf("update the wallet: %w", err)
 	}
 	_, err = tx.Exec(`
 		INSERT INTO wallet_entries (operator_id, seq, kind, amount_paise, balance_after, reference, actor, created_at)

@@ -145,7 +145,7 @@ func factorsUseUp(h *harness) {
 		"an unknown passkey's": {Proof: login.Proof{Passkey: &login.PasskeyProof{ID: 4711, SignCount: 1}}, DropTOTP: true},
 	} {
 		if err := h.change("asha", login.HashToken("a"), "b", c); !errors.Is(err, login.ErrUsed) {
-			h.Errorf("%s: %v; want ErrSpent", what, err)
+			h.Errorf("%s: %v; want ErrUsed", what, err)
 		}
 	}
 	if got := h.known("asha"); !got.TOTP || got.Passkeys != 0 || got.TOTPStep != 41 || got.Version != 2 {
@@ -197,7 +197,7 @@ func passkeyOnce(h *harness) {
 	}
 	for _, count := range []uint32{8, 7, 0} {
 		if err := h.UpgradeSession(h.Context(), rise(asha, now, "again", proofOf(name("y", int(count)), count))); !errors.Is(err, login.ErrUsed) {
-			h.Errorf("count %d after 8: %v; want ErrSpent", count, err)
+			h.Errorf("count %d after 8: %v; want ErrUsed", count, err)
 		}
 	}
 	h.must(h.UpgradeSession(h.Context(), rise(asha, now, "again", proofOf("z", 9))))

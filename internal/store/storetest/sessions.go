@@ -109,7 +109,7 @@ func codeOnce(h *harness) {
 	for _, step := range []int64{41, 42} {
 		err := h.UpgradeSession(h.Context(), rise(asha, login.HashToken("set up"), "again", login.Proof{Step: step}))
 		if !errors.Is(err, login.ErrUsed) {
-			h.Errorf("step %d: %v; want ErrSpent", step, err)
+			h.Errorf("step %d: %v; want ErrUsed", step, err)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func recoveryOnce(h *harness) {
 	h.setUpTOTP("asha", login.HashToken("again"), "anew", 50, "three")
 	asha = h.known("asha")
 	if err := h.UpgradeSession(h.Context(), rise(asha, login.HashToken("anew"), "x", login.Proof{Recovery: []byte("two")})); !errors.Is(err, login.ErrUsed) {
-		h.Errorf("an old code: %v; want ErrSpent", err)
+		h.Errorf("an old code: %v; want ErrUsed", err)
 	}
 	h.must(h.UpgradeSession(h.Context(), rise(asha, login.HashToken("anew"), "x", login.Proof{Recovery: []byte("three")})))
 }

@@ -20,7 +20,7 @@ const auditLogPath = "/console/audit-log"
 func (c console) auditLogRoutes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Path: auditLogPath, Area: web.Console, Allow: everyone, Menu: look.Text("Audit log"), Icon: "scroll-text", Handle: c.showAuditLog},
-		{Method: http.MethodGet, Path: auditLogPath + "/{act}", Area: web.Console, Allow: everyone, Handle: c.showEntry},
+		{Method: http.MethodGet, Path: auditLogPath + "/{entry}", Area: web.Console, Allow: everyone, Handle: c.showEntry},
 	}
 }
 
@@ -34,7 +34,7 @@ const (
 )
 
 type auditLogPage struct {
-	Acts      []auditedEntry
+	Entries   []auditedEntry
 	Pager     web.Pager
 	Actor     string
 	Action    string
@@ -104,7 +104,7 @@ func (c console) showAuditLog(v *web.Visit) error {
 		next = entries[entriesShown-1].ID
 	}
 	for _, entry := range entries {
-		page.Acts = append(page.Acts, auditedEntry{shownEntry{entry}, names[entry.OperatorID]})
+		page.Entries = append(page.Entries, auditedEntry{shownEntry{entry}, names[entry.OperatorID]})
 	}
 	below := ""
 	if next != 0 {
@@ -115,7 +115,7 @@ func (c console) showAuditLog(v *web.Visit) error {
 		return err
 	}
 	if v.ByHTMX() {
-		return v.ShowPart("console/audit-log", "acts", page)
+		return v.ShowPart("console/audit-log", "entries", page)
 	}
 	page.Audit = c.Health(v.Context()).Audit
 	return v.Show("console/audit-log", page)

@@ -10,7 +10,7 @@ import (
 )
 
 type entryPage struct {
-	Act    auditedEntry
+	Entry  auditedEntry
 	Fields []entryField
 	// Chained: the entry's hash fits the entry before it.
 	Chained bool
@@ -24,7 +24,7 @@ type entryField struct {
 }
 
 func (c console) showEntry(v *web.Visit) error {
-	id, err := strconv.ParseInt(v.R.PathValue("act"), 10, 64)
+	id, err := strconv.ParseInt(v.R.PathValue("entry"), 10, 64)
 	if err != nil || id < 1 {
 		return web.NotFound()
 	}
@@ -47,7 +47,7 @@ func (c console) showEntry(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	return v.Show("console/audit-log-act", entryPage{Act: entry, Fields: entryFields(entry.Before, entry.After), Chained: chain.Broken == 0})
+	return v.Show("console/audit-log-entry", entryPage{Entry: entry, Fields: entryFields(entry.Before, entry.After), Chained: chain.Broken == 0})
 }
 
 // entryFields pairs the fields before and after.

@@ -44,7 +44,7 @@ func (c console) undone(v *web.Visit, service *admin.Service, f *form, err error
 
 // donePage says that a form was sent twice, and what it did the first time.
 type donePage struct {
-	Act auditedEntry
+	Entry auditedEntry
 	// Key or Login: what was created has a secret that was shown once.
 	Key, Login bool
 	// Path is the URL of what was created.
@@ -55,7 +55,7 @@ type donePage struct {
 // then and cannot be shown again.
 func (c console) showDone(v *web.Visit, first admin.AuditEntry) error {
 	_, id, _ := strings.Cut(first.Subject, " ")
-	page := donePage{Act: auditedEntry{shownEntry: shownEntry{first}}}
+	page := donePage{Entry: auditedEntry{shownEntry: shownEntry{first}}}
 	switch admin.Action(first.Action) {
 	case admin.OperatorCreate:
 		return v.Redirect(operatorPath(first.OperatorID), v.Info("This form was sent before, and the operator was made then. It was not made twice."))

@@ -95,11 +95,11 @@ func (c console) createOperator(v *web.Visit) error {
 const recentEntries = 8
 
 type operatorPage struct {
-	Head   operatorHead
-	Form   *form
-	Wallet subscription.Wallet
-	Counts report.SubscriberCounts
-	Acts   []shownEntry
+	Head    operatorHead
+	Form    *form
+	Wallet  subscription.Wallet
+	Counts  report.SubscriberCounts
+	Entries []shownEntry
 }
 
 func (c console) showOperator(v *web.Visit) error { return c.operatorPage(v, newForm(v, "")) }
@@ -123,7 +123,7 @@ func (c console) operatorPage(v *web.Visit, f *form) error {
 		return err
 	}
 	for _, entry := range recent.Entries {
-		data.Acts = append(data.Acts, shownEntry{entry})
+		data.Entries = append(data.Entries, shownEntry{entry})
 	}
 	if !f.ok() {
 		return again(v, "console/operator", data)

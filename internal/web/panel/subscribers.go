@@ -83,7 +83,7 @@ type subscribersPage struct {
 	Rows   []row
 	Pager  web.Pager
 	Cut    bool   // the search is not complete; the next page continues it
-	Nobody bool   // there is no subscriber yet
+	Empty  bool   // there is no subscriber yet
 	Bulk   string // URL for renewing all listed subscribers
 }
 
@@ -114,7 +114,7 @@ func (p panel) subscribers(v *web.Visit) error {
 		return err
 	}
 	page.Rows, page.Cut = rows(found.Rows, v.Now), found.Truncated
-	page.Nobody = len(page.Rows) == 0 && page.Search == "" && page.Show == ""
+	page.Empty = len(page.Rows) == 0 && page.Search == "" && page.Show == ""
 	if page.Search == "" && len(page.Rows) > 0 && (filter.Status == report.Expiring || filter.Status == report.Expired) {
 		page.Bulk = "/panel/bulk?within=" + page.Show
 	}

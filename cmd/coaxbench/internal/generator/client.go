@@ -121,7 +121,7 @@ func (c *client) exchange(ctx context.Context, of shot) (load.Answer, error) {
 	case a.replayed:
 		code = "REPLAYED" // every renewal here is a new one
 	case of.names != "" && code == "OK" && !c.isAbout(a, of.names):
-		code = "about somebody else"
+		code = "about another subscriber"
 	}
 	return load.Answer{Status: a.status, Code: code}, nil
 }

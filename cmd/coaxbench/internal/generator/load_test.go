@@ -103,7 +103,7 @@ func TestLoad_RequiresUnknownOutcomes(t *testing.T) {
 		t.Errorf("%+v; want 10 that are pending, and no problem", got)
 	}
 	if got := run(402, "INSUFFICIENT_BALANCE"); len(got.Problems) != 1 {
-		t.Errorf("%+v; want it noticed that nothing is in doubt", got)
+		t.Errorf("%+v; want it noticed that nothing is unknown", got)
 	}
 }
 
@@ -114,9 +114,9 @@ func TestLoad_ReportsWrongAnswers(t *testing.T) {
 	}{
 		"another code": {func(w http.ResponseWriter, _ *http.Request) { envelope(w, 402, "req_1", "INSUFFICIENT_BALANCE", "") }, "402 INSUFFICIENT_BALANCE"},
 		"still open":   {func(w http.ResponseWriter, _ *http.Request) { envelope(w, 202, "req_1", "PENDING_REVIEW", "") }, "202 PENDING_REVIEW"},
-		"about somebody else": {func(w http.ResponseWriter, _ *http.Request) {
+		"about another subscriber": {func(w http.ResponseWriter, _ *http.Request) {
 			envelope(w, 200, "req_1", "OK", `"subscriber_id":"nobody"`)
-		}, "about somebody else"},
+		}, "about another subscriber"},
 		"without a request id": {func(w http.ResponseWriter, _ *http.Request) { envelope(w, 200, "", "OK", "") }, `to ""`},
 		"an old answer": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Idempotent-Replayed", "true")

@@ -275,7 +275,7 @@ func (g *Accounts) Explain(phase *Phase, load Load) {
 		return
 	}
 	if open := phase.Tally.Pending + phase.Tally.Unknown; open > 0 {
-		phase.EndedEarly = fmt.Sprintf("nobody was left to renew: %d renewals have no clear outcome, and their subscribers are left alone until they have one", open)
+		phase.EndedEarly = fmt.Sprintf("no subscriber was left to renew: %d renewals have no clear outcome, and their subscribers are left alone until they have one", open)
 		return
 	}
 	whole := load.Warmup + load.Duration

@@ -58,8 +58,8 @@ func Start(ctx context.Context, name string, command *exec.Cmd, log string, read
 }
 
 func (p *Process) awaitReady(ctx context.Context, ready func(line string) bool) error {
-	patience := time.NewTimer(readiness)
-	defer patience.Stop()
+	timeout := time.NewTimer(readiness)
+	defer timeout.Stop()
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
 	for {
@@ -81,7 +81,7 @@ func (p *Process) awaitReady(ctx context.Context, ready func(line string) bool) 
 			return fmt.Errorf("the %s did not come up: %s", p.Name, p.lastOutput())
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-patience.C:
+		case <-timeout.C:
 			return fmt.Errorf("the %s was not ready within %s: %s", p.Name, readiness, p.lastOutput())
 		}
 	}
@@ -108,11 +108,11 @@ func (p *Process) Stop() error {
 	default:
 		_ = p.command.Process.Signal(syscall.SIGTERM)
 	}
-	patience := time.NewTimer(readiness)
-	defer patience.Stop()
+	timeout := time.NewTimer(readiness)
+	defer timeout.Stop()
 	select {
 	case <-p.ended:
-	case <-patience.C:
+	case <-timeout.C:
 		_ = p.command.Process.Kill()
 		<-p.ended
 		return fmt.Errorf("the %s had to be killed: %s", p.Name, p.lastOutput())
