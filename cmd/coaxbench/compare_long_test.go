@@ -44,7 +44,7 @@ func TestCompare_BothStores(t *testing.T) {
 		"three nodes ÷ one node on PostgreSQL", "p99 of renewals on SQLite beside audits ÷ alone", "p99 of renewals on SQLite beside reviews ÷ alone",
 		"p99 of renewals on PostgreSQL beside a bulk job ÷ alone", "p99 of renewals on PostgreSQL beside a vacuum ÷ alone", "renewals on SQLite, calls kept ÷ not kept",
 		"balance on PostgreSQL, calls kept ÷ not kept", "SQLite, idle", "its figures mean nothing", "The report is in "+out)
-	e2e.CheckMentions(t, "the progress", p.Err.String(), "preparing 32 operators and 640 subscribers", "starting PostgreSQL", "holding the books against the answers")
+	e2e.CheckMentions(t, "the progress", p.Err.String(), "preparing 32 operators and 640 subscribers", "starting PostgreSQL", "comparing the books with the answers")
 	report := readReport(t, out)
 	if !report.Quick || len(report.Figures) != 35 || len(report.Ratios) != 19 || len(report.Sizes) != 4 {
 		t.Errorf("%d figures, %d ratios, %d sizes; want 35, 19 and 4", len(report.Figures), len(report.Ratios), len(report.Sizes))

@@ -96,7 +96,7 @@ func TestLoad_ProviderOutage(t *testing.T) {
 	if code != e2e.ExitRefused || strings.Count(out, "\nproblem: ") != 1 || strings.Contains(out, " 0.00 held") {
 		t.Errorf("exit %d; want 1, for the 503s alone, and money held:\n%s", code, out)
 	}
-	e2e.CheckMentions(t, "the report", out, " times 202 PENDING_REVIEW\n", "ended early: nobody was left to renew", ", 0 violations\n")
+	e2e.CheckMentions(t, "the report", out, " times 202 PENDING_REVIEW\n", "ended early: no subscriber was left to renew", ", 0 violations\n")
 	if !regexp.MustCompile(`\nproblem: renewals: \d+ times 503 SERVICE_UNAVAILABLE\n`).MatchString(out) {
 		t.Errorf("the problem is another:\n%s", out)
 	}

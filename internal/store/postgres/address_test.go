@@ -58,7 +58,7 @@ func TestCheckAddress_ExplainsErrors(t *testing.T) {
 		"postgres://coax:hun/hunter2@db/coax":                           "%2F for /",
 		"postgres://coax:hun@hunter2@db:port/coax":                      "%40 for @",
 		"postgres://coax:hun@hunter2@db/coax":                           "%40 for @",
-		"postgres://coax:hun@hunter2@db1,db2/coax":                      "@ in the host",
+		"postgres://coax:hun@hunter2@db1,db2/coax":                      "host name contains an @",
 		"postgres://coax:hun hunter2@db/coax":                           "spaces",
 		"postgres://db:port/coax?password=hunter2":                      "invalid port",
 	} {
