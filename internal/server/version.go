@@ -5,7 +5,7 @@ import (
 )
 
 // release is the version of this source; CHANGELOG.md has its entries.
-const release = "0.1.0"
+const release = "0.2.0-dev"
 
 // Version returns the release, the commit that it was built from if that is known, and
 // the version of Go.
