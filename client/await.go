@@ -6,10 +6,6 @@ import (
 	"net/http"
 )
 
-// followPolls is how often the status of an operation in progress is polled before
-// the call returns: some minutes, in which the service normally ends it.
-const followPolls = 15
-
 // Await polls an operation until it is settled, and returns it, with an error if it
 // failed. The pauses between polls grow up to Retry.MaxPause, and polling continues
 // while the service is unavailable.
@@ -25,25 +21,25 @@ func (c *Client) Await(ctx context.Context, key IdempotencyKey) (*Operation, err
 	if failure := key.check(lookupCall); failure != nil {
 		return nil, failure
 	}
-	return c.follow(ctx, key, Status.Settled, 0)
+	return c.follow(ctx, key, Status.Settled)
 }
 
 // lookupCall is the call that polls an operation.
 var lookupCall = call{method: http.MethodGet, path: "transaction"}
 
-// follow polls an operation until enough accepts its status, at most polls times; 0
-// is without limit. The operation is nil if it was never found.
-func (c *Client) follow(ctx context.Context, key IdempotencyKey, enough func(Status) bool, polls int) (*Operation, error) {
+// follow polls an operation until enough accepts its status or the context ends. The
+// operation is nil if it was never found.
+func (c *Client) follow(ctx context.Context, key IdempotencyKey, enough func(Status) bool) (*Operation, error) {
 	var last *Operation
 	for poll := 1; ; poll++ {
 		op, err := c.TransactionByKey(ctx, key)
 		var failure *Error
 		switch {
 		case err == nil:
-			if last = op; enough(op.Status) || poll == polls {
+			if last = op; enough(op.Status) {
 				return op, outcome(op)
 			}
-		case !errors.As(err, &failure) || polls > 0 || !failure.retryable():
+		case !errors.As(err, &failure) || !failure.retryable():
 			return last, markUndecided(err, last)
 		}
 		if !wait(ctx, c.retry.pause(poll)) {

@@ -15,9 +15,11 @@ import (
 // Activate creates a subscriber and activates a plan, for its price. The key
 // names this activation permanently.
 //
-// With the errors PendingReview and ProviderError the operation is returned as
-// well. A password that the service generated is only in the first response, even
-// if that is PendingReview: store it before you call Await.
+// If the provider's answer is missing the call waits until the operation is settled,
+// and ends with PendingReview if that takes longer than Retry.Total: call again later,
+// with the same key, or use Await. With the errors PendingReview and ProviderError the
+// operation is returned as well. A password that the service generated is only in the
+// first response, even if that is PendingReview: store it.
 func (c *Client) Activate(ctx context.Context, key IdempotencyKey, activation Activation) (*Operation, error) {
 	return c.operate(ctx, "activate", key, activation)
 }
@@ -69,6 +71,8 @@ func (c *Client) operate(ctx context.Context, endpoint string, key IdempotencyKe
 	if err != nil {
 		return nil, fmt.Errorf("write the request: %w", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.retry.Total)
+	defer cancel()
 	var op *Operation
 	req.body = body
 	req.read = func(answer envelope, header http.Header) (err error) {
@@ -79,15 +83,28 @@ func (c *Client) operate(ctx context.Context, endpoint string, key IdempotencyKe
 	switch {
 	case failure == nil:
 		return op, outcome(op)
-	case failure.Code != RequestInProgress:
-		return failure.Operation, failure
+	case failure.Code == PendingReview && !c.returnPending:
+		return c.waitForOutcome(ctx, key, failure, Status.Settled)
+	case failure.Code == RequestInProgress && c.returnPending:
+		return c.waitForOutcome(ctx, key, failure, func(s Status) bool { return s != Processing })
+	case failure.Code == RequestInProgress:
+		// An earlier attempt arrived, and its response was lost.
+		return c.waitForOutcome(ctx, key, failure, Status.Settled)
 	}
-	// An earlier attempt arrived, and its response was lost.
-	op, err = c.follow(ctx, key, func(s Status) bool { return s != Processing }, followPolls)
+	return failure.Operation, failure
+}
+
+// waitForOutcome polls the operation of a response that leaves its outcome open.
+func (c *Client) waitForOutcome(ctx context.Context, key IdempotencyKey, open *Error, enough func(Status) bool) (*Operation, error) {
+	first := open.Operation
+	op, err := c.follow(ctx, key, enough)
 	if op == nil {
-		// The operation is in progress, even if the look-up fails.
-		failure.Err = err
-		return nil, failure
+		// The operation exists, even if the look-up fails.
+		open.Err = err
+		return first, open
+	}
+	if first != nil && op.Customer.Password == "" {
+		op.Customer.Password = first.Customer.Password // look-ups do not repeat it
 	}
 	return op, err
 }
@@ -171,6 +188,8 @@ func lookUp[T any](ctx context.Context, c *Client, endpoint string, query url.Va
 		}
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.retry.Total)
+	defer cancel()
 	if failure := c.exchange(ctx, req); failure != nil {
 		return nil, failure
 	}

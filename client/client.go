@@ -9,18 +9,17 @@
 //	switch {
 //	case err == nil:
 //		// done, and charged
-//	case errors.Is(err, client.PendingReview):
-//		op, err = c.Await(ctx, "order-4711") // the outcome is unknown; wait for it
 //	case client.Undecided(err):
-//		// no answer came: call again later with the same key, never with another
+//		// the outcome is not known yet: call again later with the same key, never with another
 //	case errors.Is(err, client.InsufficientBalance):
 //		// nothing was charged; top up and call again with the same key
 //	}
 //
 // A call is retried where that is safe and useful, with the same key and the same
-// body, and with a new nonce, timestamp and signature each time. Other errors are
-// returned at once as an *Error with the service's code; decide by the code, or by
-// the status if you do not know the code.
+// body, and with a new nonce, timestamp and signature each time; an operation whose
+// outcome is unknown is polled until it is settled. Other errors are returned at once
+// as an *Error with the service's code; decide by the code, or by the status if you
+// do not know the code. sdk/BEHAVIOUR.md has every rule.
 //
 // The client belongs on the operator's server. The secret that it holds must
 // never reach a browser or a phone.
@@ -36,6 +35,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -84,6 +84,11 @@ type Config struct {
 	HTTP *http.Client
 	// Retry is the retry policy; its zero value has sensible defaults.
 	Retry Retry
+	// ReturnPending ends an operation with PendingReview as soon as the service
+	// answers 202, instead of waiting until it is settled.
+	ReturnPending bool
+	// OnAttempt is called after every attempt, if it is not nil.
+	OnAttempt func(Attempt)
 	// Now is the clock of the timestamps; nil is the system's.
 	Now func() time.Time
 }
@@ -98,6 +103,9 @@ type Client struct {
 	http  *http.Client
 	retry Retry
 	now   func() time.Time
+	// returnPending and onAttempt are as in Config.
+	returnPending bool
+	onAttempt     func(Attempt)
 	// ahead is how far the service's clock is ahead of ours, in nanoseconds, by its
 	// last report.
 	ahead atomic.Int64
@@ -129,6 +137,7 @@ func New(config Config) (*Client, error) {
 	sender.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c := &Client{
 		origin: origin, key: config.Key, http: &sender, retry: retry, now: config.Now,
+		returnPending: config.ReturnPending, onAttempt: config.OnAttempt,
 		sign: signing.NewKey(string(config.Secret)).Sign,
 	}
 	if c.now == nil {
@@ -137,16 +146,21 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
+// connectTimeout is how long connecting may take, and again the TLS handshake.
+const connectTimeout = 10 * time.Second
+
 // defaultTransport is shared by clients without their own: a copy of the program's
-// default transport that keeps more idle connections and resumes TLS sessions, for
-// jobs with many concurrent calls. The default keeps only two idle connections per
-// host, and each new one costs a whole handshake.
+// default transport that connects sooner or not at all, keeps more idle connections
+// and resumes TLS sessions, for jobs with many concurrent calls. The default keeps
+// only two idle connections per host, and each new one costs a whole handshake.
 var defaultTransport = sync.OnceValue(func() http.RoundTripper {
 	usual, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
 		return http.DefaultTransport // replaced by the program: use it unchanged
 	}
 	transport := usual.Clone()
+	transport.DialContext = (&net.Dialer{Timeout: connectTimeout, KeepAlive: 30 * time.Second}).DialContext
+	transport.TLSHandshakeTimeout = connectTimeout
 	transport.MaxIdleConnsPerHost = transport.MaxIdleConns
 	if transport.TLSClientConfig == nil {
 		transport.TLSClientConfig = &tls.Config{}

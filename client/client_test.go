@@ -235,8 +235,11 @@ func TestSecret_IsRedacted(t *testing.T) {
 		}
 	}
 	wire := &script{t: t, answers: []reply{answer(202, client.PendingReview, strings.Replace(operation(client.NeedsReview), "{", `{"customer":{"password":"hunter2"},`, 1))}}
-	op, err := wire.client(client.Retry{}).Activate(t.Context(), "order-4711", activation)
-	if len(wire.got) != 1 || !strings.Contains(wire.got[0].body, `"password":"hunter2"`) || op.Customer.Password != "hunter2" {
+	var op *client.Operation
+	synctest.Test(t, func(t *testing.T) {
+		op, err = wire.client(client.Retry{}).Activate(t.Context(), "order-4711", activation)
+	})
+	if !strings.Contains(wire.got[0].body, `"password":"hunter2"`) || op.Customer.Password != "hunter2" {
 		t.Errorf("the service got %+v, and the caller %+v", wire.got, op)
 	}
 	if text, _ := json.Marshal(err); strings.Contains(string(text)+fmt.Sprintf("%v %+v", err, err), "hunter2") {

@@ -59,7 +59,7 @@ func ExampleClient_Renew() {
 	case err == nil:
 		fmt.Println("renewed for", op.Wallet.Charged)
 	case errors.Is(err, client.PendingReview):
-		fmt.Println("the money is held; Await the key, and start nothing else for this customer")
+		fmt.Println("the money is held; call again later with the same key, and start nothing else for this customer")
 	case errors.Is(err, client.ProviderError):
 		fmt.Println("refunded:", op.ProviderMessage) // another attempt needs another key
 	case client.Undecided(err):
@@ -74,9 +74,17 @@ func ExampleClient_Renew() {
 }
 
 // A provider carries out an activation and replies too late: the outcome is unknown
-// until the service has asked the provider.
+// until the service has asked the provider. Here the caller does not wait for it, and
+// asks later.
 func ExampleClient_Await() {
-	c, ctx := connect()
+	ctx := context.Background()
+	c, err := client.New(client.Config{
+		BaseURL: os.Getenv("COAX_BASE_URL"), Key: os.Getenv("COAX_API_KEY"), Secret: client.Secret(os.Getenv("COAX_API_SECRET")),
+		ReturnPending: true,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
 	op, err := c.Activate(ctx, "order-1003-activate", client.Activation{
 		FullName: "Ravi Nair", Mobile: "9000020001", PlanID: "BASIC-1", // the demo's number for it
 		// A generated password is in this response only, and would have to be stored

@@ -79,7 +79,7 @@ type Operation struct {
 	// ProviderMessage and Reason say why the operation failed; the message is
 	// human-readable.
 	ProviderMessage string `json:"provider_message,omitempty"`
-	Reason          string `json:"reason,omitempty"`
+	Reason          Reason `json:"reason,omitempty"`
 	// ResultCode and ResultMessage are the code and message that a repeated request
 	// would return now. They are set by look-ups.
 	ResultCode    Code   `json:"result_code,omitempty"`
@@ -87,6 +87,24 @@ type Operation struct {
 	// Replayed is true if this is the result of an earlier request with the same key.
 	Replayed bool `json:"-"`
 }
+
+// Reason is why an operation failed. New reasons may be added within version 1.
+type Reason string
+
+// Nothing was charged, and the key is used up: a new attempt is a new action with a new
+// key.
+const (
+	// ProviderRejected: the provider refused it. See ProviderMessage.
+	ProviderRejected Reason = "PROVIDER_REJECTED"
+	// ProviderUnreachable: the provider could not be reached, and was sent nothing.
+	ProviderUnreachable Reason = "PROVIDER_UNREACHABLE"
+	// NotConfirmed: the outcome was unknown, and the provider then stated that it had
+	// not carried it out.
+	NotConfirmed Reason = "NOT_CONFIRMED"
+	// RejectedByReview: the outcome was unknown, and staff found that it had not been
+	// carried out.
+	RejectedByReview Reason = "REJECTED_BY_REVIEW"
+)
 
 // ComboSecondaryFailed is the warning that a combo's main plan is active and its
 // add-on is not yet; the service retries the add-on.

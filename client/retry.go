@@ -26,6 +26,30 @@ type Retry struct {
 	// MaxRetryAfter is the longest Retry-After of the service that the client
 	// waits; with a longer one the call ends: 2 minutes if 0.
 	MaxRetryAfter time.Duration
+	// Total limits a call with all its attempts, pauses and polls: 3 minutes if 0.
+	// The call's context may end it sooner. Await is limited by its context only.
+	Total time.Duration
+}
+
+// Attempt describes one attempt of a call, for logs and metrics. It holds neither the
+// query, which may contain a customer's number, nor the body.
+type Attempt struct {
+	// Call is the method and the endpoint, such as "POST renew".
+	Call string
+	// Number counts the attempts of a call from 1.
+	Number int
+	// Status is the HTTP status, and 0 without a response; Code is the service's
+	// result code, and empty if the response is not the service's.
+	Status    int
+	Code      Code
+	RequestID string
+	Duration  time.Duration
+	// Last tells that no further attempt follows; otherwise Pause is the wait before
+	// the next one.
+	Last  bool
+	Pause time.Duration
+	// Err is why there was no valid response.
+	Err error
 }
 
 // busyPause is the minimum wait while another operation of the same customer is in
@@ -33,7 +57,7 @@ type Retry struct {
 const busyPause = 2 * time.Second
 
 func (r Retry) withDefaults() (Retry, error) {
-	if r.Attempts < 0 || r.Pause < 0 || r.MaxPause < 0 || r.MaxRetryAfter < 0 {
+	if r.Attempts < 0 || r.Pause < 0 || r.MaxPause < 0 || r.MaxRetryAfter < 0 || r.Total < 0 {
 		return r, fmt.Errorf("nothing in Retry may be below zero: %+v", r)
 	}
 	set := func(value *time.Duration, standard time.Duration) {
@@ -47,6 +71,7 @@ func (r Retry) withDefaults() (Retry, error) {
 	set(&r.Pause, 500*time.Millisecond)
 	set(&r.MaxPause, 30*time.Second)
 	set(&r.MaxRetryAfter, 2*time.Minute)
+	set(&r.Total, 3*time.Minute)
 	return r, nil
 }
 
@@ -90,15 +115,23 @@ func (c *Client) exchange(ctx context.Context, req call) *Error {
 		return &Error{Call: req.String(), Err: err} // nothing was sent
 	}
 	for attempt := 1; ; attempt++ {
-		failure := c.attempt(ctx, req)
+		began := time.Now()
+		requestID, failure := c.attempt(ctx, req)
+		seen := Attempt{
+			Call: req.String(), Number: attempt, Status: http.StatusOK, Code: OK, RequestID: requestID,
+			Duration: time.Since(began), Last: true,
+		}
 		if failure == nil {
+			c.report(seen)
 			return nil
 		}
+		seen.Status, seen.Code, seen.Err = failure.Status, failure.Code, failure.Err
 		undecided = undecided || failure.leavesUndecided(req)
 		failure.Call, failure.Attempts = req.String(), attempt
 		failure.Undecided = undecided && !failure.isFinal()
 
 		var pause time.Duration
+		again := attempt < c.retry.Attempts
 		switch {
 		case failure.Code == TimestampExpired && !corrected && !failure.ServerTime.IsZero():
 			// The service counts a wrong clock as a failed authentication, so the
@@ -106,42 +139,53 @@ func (c *Client) exchange(ctx context.Context, req call) *Error {
 			c.correctClock(failure.ServerTime)
 			corrected = true
 		case !failure.retryable() || failure.RetryAfter > c.retry.MaxRetryAfter:
-			return failure
+			again = false
 		default:
 			pause = c.pauseAfter(failure, attempt)
 		}
-		if attempt >= c.retry.Attempts || !wait(ctx, pause) {
+		if again = again && inTime(ctx, pause); again {
+			seen.Last, seen.Pause = false, pause
+		}
+		c.report(seen)
+		if !again || !wait(ctx, pause) {
 			return failure
 		}
 	}
 }
 
-// attempt signs and sends a call once. It returns nil for a success that was read.
-func (c *Client) attempt(ctx context.Context, req call) *Error {
+func (c *Client) report(attempt Attempt) {
+	if c.onAttempt != nil {
+		c.onAttempt(attempt)
+	}
+}
+
+// attempt signs and sends a call once. It returns the request's id, and no error for a
+// success that was read.
+func (c *Client) attempt(ctx context.Context, req call) (requestID string, failure *Error) {
 	header := http.Header{}
 	if req.key != "" {
 		header.Set("Idempotency-Key", string(req.key))
 	}
 	response, err := c.send(ctx, req.method, req.target(), req.body, header)
 	if err != nil {
-		return &Error{Err: err}
+		return "", &Error{Err: err}
 	}
 	var answer envelope
 	if json.Unmarshal(response.Body, &answer) != nil || answer.Code == "" {
-		return &Error{Status: response.Status, RetryAfter: readRetryAfter(response.Header)}
+		return "", &Error{Status: response.Status, RetryAfter: readRetryAfter(response.Header)}
 	}
 	if response.Status != http.StatusOK || !answer.Success {
 		failure := readRefusal(response.Status, response.Header, answer)
 		if failure.Operation != nil && !failure.Operation.is(req.key) {
-			return &Error{Status: response.Status, Err: errOtherOperation}
+			return answer.RequestID, &Error{Status: response.Status, Err: errOtherOperation}
 		}
 		failure.completeOperation(req.key)
-		return failure
+		return answer.RequestID, failure
 	}
 	if err := req.read(answer, response.Header); err != nil {
-		return &Error{Status: response.Status, Err: err}
+		return answer.RequestID, &Error{Status: response.Status, Err: err}
 	}
-	return nil
+	return answer.RequestID, nil
 }
 
 var (
@@ -221,9 +265,10 @@ func (c *Client) pauseAfter(failure *Error, attempt int) time.Duration {
 	pause := c.retry.pause(attempt)
 	switch {
 	case failure.Status == http.StatusTooManyRequests && failure.RetryAfter > 0:
-		return failure.RetryAfter
+		// Other clients of the operator were given the same time.
+		return failure.RetryAfter + rand.N(failure.RetryAfter/10+1)
 	case failure.Code == OperationInProgress:
-		return max(pause, busyPause)
+		return min(max(pause, busyPause), c.retry.MaxPause)
 	}
 	return pause
 }
@@ -231,8 +276,7 @@ func (c *Client) pauseAfter(failure *Error, attempt int) time.Duration {
 // wait waits for a pause. It returns false if the context ends, and at once if its
 // deadline is before the end of the pause.
 func wait(ctx context.Context, pause time.Duration) bool {
-	deadline, limited := ctx.Deadline()
-	if ctx.Err() != nil || limited && time.Until(deadline) <= pause {
+	if !inTime(ctx, pause) {
 		return false
 	}
 	timer := time.NewTimer(pause)
@@ -243,4 +287,10 @@ func wait(ctx context.Context, pause time.Duration) bool {
 	case <-timer.C:
 		return true
 	}
+}
+
+// inTime reports whether a pause ends before the context does.
+func inTime(ctx context.Context, pause time.Duration) bool {
+	deadline, limited := ctx.Deadline()
+	return ctx.Err() == nil && !(limited && time.Until(deadline) <= pause)
 }

@@ -139,8 +139,8 @@ func TestRetry_FollowsContract(t *testing.T) {
 		client.InternalError: true, client.ServiceUnavailable: true,
 	}
 	for _, code := range client.Codes() {
-		if code == client.OK || code == client.RequestInProgress {
-			continue // a success, and an operation to poll: tested separately
+		if code == client.OK || code == client.RequestInProgress || code == client.PendingReview {
+			continue // a success, and operations to poll: tested separately
 		}
 		t.Run(string(code), func(t *testing.T) {
 			status, known := statuses[code]
@@ -224,8 +224,11 @@ func TestRetry_ObeysRetryAfter(t *testing.T) {
 	limited := answer(429, client.RateLimited, `{}`)
 	limited.header = http.Header{"Retry-After": {"37"}}
 	wire, _, err := renewThrough(t, client.Retry{}, limited, done)
-	if err != nil || len(wire.got) != 2 || wire.got[1].at.Sub(wire.got[0].at) != 37*time.Second {
-		t.Errorf("%v after %v; want a second attempt 37 seconds later", err, wire.got)
+	if err != nil || len(wire.got) != 2 {
+		t.Fatalf("%v after %v; want two attempts", err, wire.got)
+	}
+	if pause := wire.got[1].at.Sub(wire.got[0].at); pause < 37*time.Second || pause > 41*time.Second {
+		t.Errorf("waited %v; want the 37 seconds of Retry-After and at most a tenth more", pause)
 	}
 
 	limited.header = http.Header{"Retry-After": {"3600"}}
@@ -348,22 +351,31 @@ func TestRenew_FollowsRequestInProgress(t *testing.T) {
 		return answer(200, client.OK, found)
 	}
 	running := as(client.Processing, client.RequestInProgress)
+	inReview := as(client.NeedsReview, client.PendingReview)
+	pending := answer(202, client.PendingReview, operation(client.NeedsReview))
+	minute := client.Retry{Total: time.Minute, Pause: 16 * time.Second, MaxPause: 16 * time.Second}
 	for name, row := range map[string]struct {
+		retry   client.Retry
 		answers []reply
-		sent    int
+		sent    int // at least
 		code    client.Code
 		status  client.Status
 		open    bool
 	}{
-		"to its success":         {[]reply{underWay, running, running, as(client.Success, client.OK)}, 4, "", client.Success, false},
-		"to its failure":         {[]reply{underWay, running, as(client.Failed, client.ProviderError)}, 3, client.ProviderError, client.Failed, false},
-		"into review":            {[]reply{underWay, as(client.NeedsReview, client.PendingReview)}, 2, client.PendingReview, client.NeedsReview, true},
-		"no longer than minutes": {[]reply{underWay, running}, 16, client.RequestInProgress, client.Processing, true},
-		"to an unknown status":   {[]reply{underWay, as("new_status", "NEW_CODE")}, 2, "NEW_CODE", "new_status", true},
+		"to its success":              {client.Retry{}, []reply{underWay, running, running, as(client.Success, client.OK)}, 4, "", client.Success, false},
+		"to its failure":              {client.Retry{}, []reply{underWay, running, as(client.Failed, client.ProviderError)}, 3, client.ProviderError, client.Failed, false},
+		"through review":              {client.Retry{}, []reply{underWay, running, inReview, inReview, as(client.Success, client.OK)}, 5, "", client.Success, false},
+		"after 202":                   {client.Retry{}, []reply{pending, inReview, as(client.Success, client.OK)}, 3, "", client.Success, false},
+		"after 202, to its failure":   {client.Retry{}, []reply{pending, as(client.Failed, client.ProviderError)}, 2, client.ProviderError, client.Failed, false},
+		"for the total time":          {minute, []reply{underWay, running}, 4, client.RequestInProgress, client.Processing, true},
+		"after 202, for that time":    {minute, []reply{pending, inReview}, 4, client.PendingReview, client.NeedsReview, true},
+		"through failed polls":        {client.Retry{}, []reply{pending, answer(503, client.ServiceUnavailable, `{}`), as(client.Success, client.OK)}, 3, "", client.Success, false},
+		"until a poll is refused":     {client.Retry{}, []reply{pending, answer(403, client.PermissionDenied, `{}`)}, 2, client.PendingReview, client.NeedsReview, true},
+		"with a status of the future": {minute, []reply{underWay, as("new_status", "NEW_CODE")}, 4, "NEW_CODE", "new_status", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wire, op, err := renewThrough(t, client.Retry{}, row.answers...)
-			if len(wire.got) != row.sent || op == nil || op.Status != row.status {
+			wire, op, err := renewThrough(t, row.retry, row.answers...)
+			if sent := len(wire.got); sent < row.sent || sent > row.sent+4 || row.retry.Total == 0 && sent != row.sent || op == nil || op.Status != row.status {
 				t.Fatalf("%d requests, %+v; want %d and %s", len(wire.got), op, row.sent, row.status)
 			}
 			if (err == nil) != (row.code == "") || err != nil && !errors.Is(err, row.code) || client.Undecided(err) != row.open {
@@ -524,4 +536,40 @@ func TestError_HasDetailsOfCode(t *testing.T) {
 	if got := ask(422, client.ValidationError, `{"fields":["mobile"],"hint":{"deep":[1]}}`); got.Fields != nil || got.Code != client.ValidationError {
 		t.Errorf("unknown details came back as %+v", got)
 	}
+}
+
+func TestOnAttempt_SeesEveryAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limited := answer(429, client.RateLimited, `{}`)
+		limited.header = http.Header{"Retry-After": {"7"}}
+		wire := &script{t: t, answers: []reply{{err: io.ErrUnexpectedEOF}, limited, done}}
+		var seen []client.Attempt
+		c, err := client.New(client.Config{
+			BaseURL: "https://coax.example/api/v1", Key: "k", Secret: secret, HTTP: &http.Client{Transport: wire},
+			OnAttempt: func(a client.Attempt) { seen = append(seen, a) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Renew(t.Context(), "order-4711", renewal); err != nil {
+			t.Fatal(err)
+		}
+		if len(seen) != 3 {
+			t.Fatalf("%d attempts were reported; want 3", len(seen))
+		}
+		for i, a := range seen {
+			if a.Call != "POST renew" || a.Number != i+1 || a.Last != (i == 2) {
+				t.Errorf("attempt %d was reported as %+v", i+1, a)
+			}
+		}
+		if !errors.Is(seen[0].Err, io.ErrUnexpectedEOF) || seen[0].Status != 0 || seen[0].Pause <= 0 {
+			t.Errorf("a lost answer was reported as %+v", seen[0])
+		}
+		if seen[1].Status != 429 || seen[1].Code != client.RateLimited || seen[1].Pause < 7*time.Second {
+			t.Errorf("a limit was reported as %+v", seen[1])
+		}
+		if seen[2].Status != 200 || seen[2].Code != client.OK || seen[2].Err != nil {
+			t.Errorf("a success was reported as %+v", seen[2])
+		}
+	})
 }

@@ -166,8 +166,9 @@ func (env *environment) apiClient(o *operator, n *node) *client.Client {
 	c, err := client.New(client.Config{
 		BaseURL: "https://127.0.0.1:1/api/v1", // the node's transport has the real address
 		Key:     o.key, Secret: client.Secret(o.secret),
-		HTTP:  &http.Client{Transport: &recordingTransport{record: env.record, node: n}, Timeout: 20 * time.Second},
-		Retry: client.Retry{Attempts: 1, Pause: 5 * time.Millisecond, MaxPause: 50 * time.Millisecond},
+		HTTP:          &http.Client{Transport: &recordingTransport{record: env.record, node: n}, Timeout: 20 * time.Second},
+		ReturnPending: true,
+		Retry:         client.Retry{Attempts: 1, Pause: 5 * time.Millisecond, MaxPause: 50 * time.Millisecond},
 	})
 	if err != nil {
 		env.t.Fatal(err)

@@ -124,7 +124,7 @@ func (h *haCluster) clientOf(n *haNode) *client.Client {
 	h.t.Helper()
 	c, err := client.New(client.Config{
 		BaseURL: n.base, Key: h.demo.APIKey, Secret: client.Secret(h.demo.APISecret), HTTP: h.http,
-		Retry: client.Retry{Attempts: 1, Pause: 20 * time.Millisecond, MaxPause: 200 * time.Millisecond},
+		ReturnPending: true, Retry: client.Retry{Attempts: 1, Pause: 20 * time.Millisecond, MaxPause: 200 * time.Millisecond},
 	})
 	if err != nil {
 		h.t.Fatal(err)

@@ -163,7 +163,7 @@ func TestClient_UnreliableNetworkChargesOnce(t *testing.T) {
 	proxy := newFaultyProxy(t, w, seed)
 	c := w.Client(me, client.Config{
 		BaseURL: proxy.server.URL + "/api/v1", HTTP: proxy.client(),
-		Retry: client.Retry{Attempts: 8, Pause: 2 * time.Millisecond, MaxPause: 50 * time.Millisecond},
+		ReturnPending: true, Retry: client.Retry{Attempts: 8, Pause: 2 * time.Millisecond, MaxPause: 50 * time.Millisecond},
 	})
 	before := w.WalletPaise(me)
 

@@ -149,6 +149,7 @@ func (g *Accounts) makeOperator(ctx context.Context, service *admin.Service, i, 
 	operator.keyID = key.ID
 	operator.client, err = client.New(client.Config{
 		BaseURL: g.target.BaseURL, Key: key.Key, Secret: client.Secret(key.Secret.Reveal()), HTTP: g.target.HTTP, Now: g.target.Now,
+		ReturnPending: true,
 	})
 	return err
 }
