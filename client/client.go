@@ -51,6 +51,9 @@ import (
 // apiPath is where signed paths begin, whatever a proxy puts before it.
 const apiPath = "/api/v1"
 
+// version is that of the SDK, which has the product's.
+const version = "0.2.0"
+
 // maxAnswer bounds what is read of an answer; the service's are far smaller.
 const maxAnswer = 8 << 20
 
@@ -253,6 +256,7 @@ func (c *Client) Sign(ctx context.Context, method, path string, body []byte) (*h
 		Nonce:     NewNonce(),
 		Body:      body,
 	}
+	request.Header.Set("User-Agent", "coax-go/"+version)
 	request.Header.Set("X-API-Key", c.key)
 	request.Header.Set("X-Timestamp", signed.Timestamp)
 	request.Header.Set("X-Nonce", signed.Nonce)

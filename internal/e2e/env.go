@@ -48,6 +48,7 @@ type Env struct {
 	paid      int          // payments made so far
 	// History fills the demo's operator with months of past operations.
 	History bool
+	live    bool // the clock is the system's
 	Stop    func()
 
 	pausing sync.Mutex
@@ -84,19 +85,38 @@ func NewEnvAt(t testing.TB, at time.Time, sets ...string) *Env {
 	folder, own := copyFirstStart(t, at)
 	e := &Env{TB: t, Folder: folder, Log: &LogBuffer{}}
 	e.Time.Store(at.UnixMilli())
-	e.Start(append(own, sets...)...)
+	return e.open(at, append(own, sets...))
+}
+
+// NewLiveEnv is NewEnv with the system's clock, for clients that have no other.
+func NewLiveEnv(t testing.TB, sets ...string) *Env {
+	t.Helper()
+	at := time.Now()
+	folder, own := copyFirstStart(t, at)
+	e := &Env{TB: t, Folder: folder, Log: &LogBuffer{}, live: true}
+	return e.open(at, append(own, sets...))
+}
+
+func (e *Env) open(at time.Time, sets []string) *Env {
+	e.TB.Helper()
+	e.Start(sets...)
 	// The copied first start may be old, and verified prices expire.
 	if err := e.Node.Store.RecordComparison(context.Background(), catalogue.Comparison{
 		Provider: e.Node.Config.Provider.Name, At: at, Components: simulator.Components(),
 	}); err != nil {
-		t.Fatal(err)
+		e.TB.Fatal(err)
 	}
-	t.Cleanup(func() { e.Stop() })
+	e.TB.Cleanup(func() { e.Stop() })
 	return e
 }
 
 // Now is the time of the service's clock.
-func (e *Env) Now() time.Time { return time.UnixMilli(e.Time.Load()).UTC() }
+func (e *Env) Now() time.Time {
+	if e.live {
+		return time.Now().UTC()
+	}
+	return time.UnixMilli(e.Time.Load()).UTC()
+}
 
 // Advance moves the service's clock forward.
 func (e *Env) Advance(d time.Duration) { e.Time.Add(d.Milliseconds()) }

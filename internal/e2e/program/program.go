@@ -37,13 +37,16 @@ func provide(name string, flags ...string) (string, error) {
 }
 
 // Build builds the binary with more flags of `go build`, such as an overlay.
-func Build(name string, flags ...string) (string, error) {
+func Build(name string, flags ...string) (string, error) { return BuildPackage(name, module, flags...) }
+
+// BuildPackage builds another command of this module.
+func BuildPackage(name, of string, flags ...string) (string, error) {
 	folder, err := temporary()
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(folder, name)
-	build := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), module)...)
+	build := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), of)...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%q: %w\n%s", build.Args, err, text)
