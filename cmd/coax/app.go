@@ -100,7 +100,7 @@ Call it:     coax call GET /api/v1/balance --credentials DIR/demo.json`,
 	root.AddCommand(
 		a.demoCommand(), a.serveCommand(), a.initCommand(), a.migrateCommand(), a.adminCommand(),
 		a.auditCommand(), a.benchCommand(),
-		a.simulatorCommand(), a.callCommand(), a.signCommand(), a.versionCommand(),
+		a.simulatorCommand(), a.callCommand(), a.signCommand(), a.vectorsCommand(), a.versionCommand(),
 	)
 	root.SetOut(a.out)
 	root.SetErr(a.err)

@@ -159,7 +159,7 @@ func (a *app) bench(ctx context.Context, f benchFlags) error {
 
 // benchGiven reads from a running server with the given key, within its rate limit.
 func (a *app) benchGiven(ctx context.Context, f benchFlags, report *benchReport) error {
-	given, err := a.readCredentials(f.credentials, "base_url", "api_key", "api_secret")
+	given, err := a.readCredentials(f.credentials, "", "base_url", "api_key", "api_secret")
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func benchClient(given credentials, connections int) (sender *client.Client, clo
 		MaxIdleConns: connections, MaxIdleConnsPerHost: connections, IdleConnTimeout: time.Minute,
 		TLSHandshakeTimeout: 30 * time.Second, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
 	}
-	sender, err = newClient(given, transport)
+	sender, err = newClient(given, transport, transport)
 	return sender, transport.CloseIdleConnections, err
 }
 

@@ -99,13 +99,13 @@ func checkCallOutput(t testing.TB, args []string, printed string) {
 		switch arg := args[i]; {
 		case arg == "-i" || arg == "--include":
 			include = true
-		case slices.Contains([]string{"--credentials", "--data", "--idempotency-key"}, arg):
+		case slices.Contains([]string{"--credentials", "--profile", "--data", "--idempotency-key"}, arg):
 			i++
 		case !strings.HasPrefix(arg, "-"):
 			words = append(words, arg)
 		}
 	}
-	if printed == "" || len(words) != 3 || words[0] != "call" || slices.Contains(args, "--help") {
+	if strings.TrimSpace(printed) == "" || len(words) != 3 || words[0] != "call" || slices.Contains(args, "--help") {
 		return
 	}
 	method, path := strings.ToUpper(words[1]), words[2]
