@@ -38,15 +38,22 @@ func forEach(t *testing.T, test func(t *testing.T, l language)) {
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
-			if l.tool != "" {
-				if _, err := exec.LookPath(l.tool); err != nil && os.Getenv("CI") == "true" {
-					t.Fatalf("CI needs %s: %v", l.tool, err)
-				} else if err != nil {
-					t.Skipf("%s is not installed", l.tool)
-				}
-			}
+			l.requireTool(t)
 			test(t, l)
 		})
+	}
+}
+
+// requireTool skips a test if its tool is not installed, which in CI is a failure.
+func (l language) requireTool(t *testing.T) {
+	t.Helper()
+	if l.tool == "" {
+		return
+	}
+	if _, err := exec.LookPath(l.tool); err != nil && os.Getenv("CI") == "true" {
+		t.Fatalf("CI needs %s: %v", l.tool, err)
+	} else if err != nil {
+		t.Skipf("%s is not installed", l.tool)
 	}
 }
 

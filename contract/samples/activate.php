@@ -1,0 +1,12 @@
+<?php
+
+require 'sdk/php/autoload.php';
+
+$client = new Coax\Client(getenv('COAX_BASE_URL'), getenv('COAX_API_KEY'), getenv('COAX_API_SECRET'), getenv('COAX_CA_CERT'));
+$operation = $client->activate([
+    'full_name' => 'Asha Rao',
+    'mobile' => '9812345678',
+    'plan_id' => 'BASIC-1',
+    'subscriber_id' => '100001',
+], 'order-5001');
+echo "$operation->transaction_id $operation->status {$operation->wallet->charged}\n";

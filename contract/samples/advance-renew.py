@@ -1,0 +1,15 @@
+import os
+
+import coax
+
+client = coax.Client(
+    os.environ["COAX_BASE_URL"], os.environ["COAX_API_KEY"], os.environ["COAX_API_SECRET"], os.environ["COAX_CA_CERT"]
+)
+operation = client.advance_renew(
+    {
+        "subscriber_id": "100001",
+        "plan_id": "FAMILY-3",
+    },
+    "order-5003",
+)
+print(operation.transaction_id, operation.status, operation.wallet.charged)

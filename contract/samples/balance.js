@@ -1,0 +1,10 @@
+import { Client } from "coax";
+
+const client = new Client({
+  baseUrl: process.env.COAX_BASE_URL,
+  apiKey: process.env.COAX_API_KEY,
+  apiSecret: process.env.COAX_API_SECRET,
+  caCert: process.env.COAX_CA_CERT,
+});
+const balance = await client.balance();
+console.log(String(balance.wallet_balance), balance.currency);

@@ -1,0 +1,16 @@
+import { Client } from "coax";
+
+const client = new Client({
+  baseUrl: process.env.COAX_BASE_URL,
+  apiKey: process.env.COAX_API_KEY,
+  apiSecret: process.env.COAX_API_SECRET,
+  caCert: process.env.COAX_CA_CERT,
+});
+const operation = await client.renew(
+  {
+    subscriber_id: "100001",
+    plan_id: "FAMILY-1",
+  },
+  "order-5002",
+);
+console.log(operation.transaction_id, operation.status, String(operation.wallet.charged));

@@ -1,0 +1,10 @@
+import { Client } from "coax";
+
+const client = new Client({
+  baseUrl: process.env.COAX_BASE_URL,
+  apiKey: process.env.COAX_API_KEY,
+  apiSecret: process.env.COAX_API_SECRET,
+  caCert: process.env.COAX_CA_CERT,
+});
+const operation = await client.transaction({ idempotencyKey: "order-5001" });
+console.log(operation.transaction_id, operation.status, String(operation.wallet.charged));

@@ -1,0 +1,7 @@
+<?php
+
+require 'sdk/php/autoload.php';
+
+$client = new Coax\Client(getenv('COAX_BASE_URL'), getenv('COAX_API_KEY'), getenv('COAX_API_SECRET'), getenv('COAX_CA_CERT'));
+$operation = $client->transaction(idempotencyKey: 'order-5001');
+echo "$operation->transaction_id $operation->status {$operation->wallet->charged}\n";
