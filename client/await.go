@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -83,7 +84,8 @@ func deadlineError(ctx context.Context) error {
 // an unknown status, of a later version, is undecided.
 func outcome(op *Operation) error {
 	failure := &Error{
-		Call: lookupCall.String(), Status: http.StatusOK, Code: op.ResultCode, Message: op.ResultMessage, Operation: op,
+		Call: lookupCall.String(), Status: http.StatusOK, Code: cmp.Or(op.ResultCode, OK), Message: op.ResultMessage, Operation: op,
+		RequestID: op.requestID,
 		Undecided: op.Status != Failed,
 	}
 	switch op.Status {

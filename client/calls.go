@@ -133,7 +133,7 @@ func readOperation(answer envelope, header http.Header, key IdempotencyKey) (*Op
 	if !op.is(key) {
 		return nil, errOtherOperation
 	}
-	op.Replayed = replayed(header)
+	op.Replayed, op.requestID = replayed(header), answer.RequestID
 	return op, nil
 }
 
@@ -185,6 +185,9 @@ func lookUp[T any](ctx context.Context, c *Client, endpoint string, query url.Va
 		}
 		if !right(found) {
 			return errors.New("the response is not the requested resource")
+		}
+		if op, is := any(found).(*Operation); is {
+			op.requestID = answer.RequestID
 		}
 		return nil
 	}

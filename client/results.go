@@ -86,6 +86,8 @@ type Operation struct {
 	ResultMessage string `json:"result_message,omitempty"`
 	// Replayed is true if this is the result of an earlier request with the same key.
 	Replayed bool `json:"-"`
+
+	requestID string // of the response
 }
 
 // Reason is why an operation failed. New reasons may be added within version 1.

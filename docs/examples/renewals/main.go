@@ -75,11 +75,12 @@ func renew(service *client.Client, order []string) {
 		fmt.Printf("order %s: renewed for %s until %s\n", order[number], done.Wallet.Charged, done.Expiry.New)
 	case client.Undecided(err):
 		fmt.Printf("order %s: stays open, the outcome is not known yet: %v\n", order[number], err)
-	case errors.Is(err, client.InsufficientBalance), errors.Is(err, client.PlansUnavailable), errors.Is(err, client.RateLimited):
-		fmt.Printf("order %s: stays open, nothing was charged: %v\n", order[number], err)
-	default:
+	case errors.Is(err, client.ProviderError), errors.Is(err, client.SubscriberNotFound), errors.Is(err, client.InvalidPlan),
+		errors.Is(err, client.ValidationError), errors.Is(err, client.IdempotencyKeyReused):
 		order[state] = "failed"
 		fmt.Printf("order %s: failed, nothing was charged: %v\n", order[number], err)
+	default: // an empty wallet, a limit, a wrong key: the order can still be carried out
+		fmt.Printf("order %s: stays open, nothing was charged: %v\n", order[number], err)
 	}
 }
 
