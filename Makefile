@@ -195,7 +195,7 @@ failover: tools-present test-bin ## Kill the primary under load, repeatedly, and
 
 .PHONY: e2e-long
 e2e-long: tools-present test-bin ## Upgrades of nodes, large operators, benchmarks that are stopped or killed, and pages at both sizes and in both themes; some 10 minutes
-	$(TEST_BIN) COAX_TEST_LOOKS=all $(PGSERVER) $(LONG) -timeout 40m ./cmd/... ./internal/e2e/cli ./internal/e2e/nodes ./internal/e2e/pages
+	$(TEST_BIN) COAX_TEST_LOOKS=all $(PGSERVER) $(LONG) -timeout 40m ./cmd/... ./internal/e2e/cli ./internal/e2e/nodes ./internal/e2e/pages ./internal/e2e/sdk
 
 .PHONY: e2e-postgres
 e2e-postgres: tools-present test-bin ## Command-line and browser stories on PostgreSQL; some 5 minutes

@@ -33,6 +33,7 @@ var lookupCall = call{method: http.MethodGet, path: "transaction"}
 func (c *Client) follow(ctx context.Context, key IdempotencyKey, enough func(Status) bool) (*Operation, error) {
 	var last *Operation
 	for poll := 1; ; poll++ {
+		pause := c.retry.pause(poll)
 		op, err := c.TransactionByKey(ctx, key)
 		var failure *Error
 		switch {
@@ -42,8 +43,10 @@ func (c *Client) follow(ctx context.Context, key IdempotencyKey, enough func(Sta
 			}
 		case !errors.As(err, &failure) || !failure.retryable():
 			return last, markUndecided(err, last)
+		default:
+			pause = max(pause, failure.RetryAfter)
 		}
-		if !wait(ctx, c.retry.pause(poll)) {
+		if !wait(ctx, pause) {
 			if last == nil {
 				return nil, markUndecided(&Error{Call: lookupCall.String(), Attempts: poll, Err: deadlineError(ctx)}, nil)
 			}

@@ -76,7 +76,7 @@ func renew(service *client.Client, order []string) {
 	case client.Undecided(err):
 		fmt.Printf("order %s: stays open, the outcome is not known yet: %v\n", order[number], err)
 	case errors.Is(err, client.ProviderError), errors.Is(err, client.SubscriberNotFound), errors.Is(err, client.InvalidPlan),
-		errors.Is(err, client.ValidationError), errors.Is(err, client.IdempotencyKeyReused):
+		errors.Is(err, client.ValidationError):
 		order[state] = "failed"
 		fmt.Printf("order %s: failed, nothing was charged: %v\n", order[number], err)
 	default: // an empty wallet, a limit, a wrong key: the order can still be carried out

@@ -95,7 +95,7 @@ type stage struct {
 
 func TestStories(t *testing.T) {
 	stories := readStories(t)
-	shared := &stage{env: e2e.NewLiveEnv(t, "provider.timeout=1s", "review.first_check=50ms", "review.max_interval=100ms", "review.refund_after=200ms")}
+	shared := &stage{env: e2e.NewLiveEnv(t, "provider.timeout=3s", "review.first_check=50ms", "review.max_interval=100ms", "review.refund_after=200ms")}
 	t.Run("sdk", func(t *testing.T) {
 		forEach(t, func(t *testing.T, l language) {
 			d := l.start(t)

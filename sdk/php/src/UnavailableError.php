@@ -1,0 +1,10 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Coax;
+
+/** The service cannot do this now: call again later with the same key. */
+final class UnavailableError extends CoaxError
+{
+}
