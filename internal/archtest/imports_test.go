@@ -129,6 +129,7 @@ var rules = []rule{
 
 	// What pages show, as its readers would write it: from outside.
 	{path: "docs/examples", allowed: []string{"client"}, testsOnly: true},
+	{path: "contract/samples", allowed: []string{"client"}, testsOnly: true},
 
 	// What puts it all together: one node, and a demo around it.
 	{path: "internal/server", allowed: everywhere},

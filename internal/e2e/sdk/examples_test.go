@@ -76,7 +76,7 @@ func TestExamples_OfReadme(t *testing.T) {
 		}
 		printed := run("certify", string(line)+"\n")
 		if err := json.Unmarshal([]byte(printed), &answer); err != nil || answer.ID != "7" || answer.Outcome != "success" || !strings.HasPrefix(answer.TransactionID, "CX") {
-			t.Errorf("the adapter of coax certify prints %s: %v", printed, err)
+			t.Errorf("the line-by-line example prints %s: %v", printed, err)
 		}
 	})
 }

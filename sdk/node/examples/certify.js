@@ -1,4 +1,4 @@
-// Lets `coax certify -- node examples/certify.js` test this SDK: it reads one order per line and answers it.
+// Carries out one JSON order per line of standard input and prints what became of it, for tools that test a program.
 import { createInterface } from "node:readline";
 import { Client } from "../index.js";
 

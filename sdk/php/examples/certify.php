@@ -1,5 +1,8 @@
 <?php
 
+// Carries out one JSON order per line of standard input and prints what became of it, for
+// tools that test a program.
+
 declare(strict_types=1);
 
 require __DIR__ . '/../autoload.php';

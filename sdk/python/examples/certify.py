@@ -1,4 +1,4 @@
-"""Adapter for `coax certify`: carries out one order per line of input and says what became of it."""
+"""Carries out one JSON order per line of standard input and prints what became of it, for tools that test a program."""
 import json
 import os
 import sys
