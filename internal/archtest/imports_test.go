@@ -195,7 +195,7 @@ func TestInspect_FindsEachViolation(t *testing.T) {
 		{"fault knows no HTTP", "internal/fault/x.go", importing("net/http"), "imports net/http"},
 		{"telemetry needs nobody", "internal/telemetry/x.go", importing(coax + "/internal/fault"), "imports internal/fault"},
 		{"client sees signing only", "client/x.go", importing(coax + "/internal/money"), "imports internal/money"},
-		{"an example imports no internal package", "docs/examples/renew/x.go", importing(coax + "/internal/money"), "imports internal/money"},
+		{"an example imports no internal package", "docs/examples/renewals/x.go", importing(coax + "/internal/money"), "imports internal/money"},
 		{"subscription does not sign", "internal/subscription/x.go", importing(coax + "/signing"), "imports signing"},
 		{"operation does not know catalogue", "internal/operation/x.go", importing(coax + "/internal/catalogue"), "imports internal/catalogue"},
 		{"catalogue does not know operation", "internal/catalogue/x.go", importing(coax + "/internal/operation"), "imports internal/operation"},

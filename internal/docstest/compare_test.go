@@ -63,7 +63,6 @@ var forms = []struct {
 	{regexp.MustCompile(`\bSIM-\d{8}\b`), "SIM_ID"},
 	{regexp.MustCompile(`: \d+ bytes$`), ": N bytes"},
 	{regexp.MustCompile(`"password": ?"[A-Za-z0-9]{12}"`), `"password": "PASSWORD"`},
-	{regexp.MustCompile(`^(app password for the customer: )[A-Za-z0-9]{12}$`), "${1}PASSWORD"},
 	{regexp.MustCompile(`^(password +)[a-z2-9]{4}(-[a-z2-9]{4}){3}$`), "${1}PASSWORD"},
 	{regexp.MustCompile(`(last action's (?:hash|MAC) +|"acts_head": ?")[0-9a-f]{64}`), "${1}HASH"},
 	{regexp.MustCompile(`\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT`), "DATE"},

@@ -20,7 +20,7 @@ import (
 var update = flag.Bool("update", false, "write what the commands print into the pages, where it differs")
 
 // needed are the programs that the pages' commands use. `make test` installs them.
-var needed = []string{"bash", "make", "go", "python3", "curl", "openssl"}
+var needed = []string{"bash", "make", "go", "python3", "php", "node", "curl", "openssl"}
 
 // Every page's console blocks run in order, in a fresh clone of the source. This differs
 // from a reader's machine: ports are free ones, the folders in realRoots are below a

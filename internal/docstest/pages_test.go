@@ -47,14 +47,16 @@ func (b block) String() string { return strings.Join(b.text, "\n") + "\n" }
 // go test ./internal/docstest -run TestPages_ExamplesWork/docs/integrating.md -update writes what was printed
 // into that page; check the difference.
 var kinds = map[string]string{
-	"console": "commands after `$ ` are run in order, and print exactly the lines that follow",
-	"go":      "a whole program, the same as the file that is named after the kind; a console block runs it",
-	"python":  "the same in Python",
-	"ini":     "a systemd unit, the same as the file that is named after the kind; a console block installs it",
-	"toml":    "a configuration that the product reads; with a path, it is written there first",
-	"json":    "is valid; an answer of the API names its request and status: POST /api/v1/renew 402",
-	"http":    "an exchange with a provider, replayed by internal/provider/simulator",
-	"text":    "a drawing or a format; nothing that could be typed",
+	"console":    "commands after `$ ` are run in order, and print exactly the lines that follow",
+	"go":         "a whole program, the same as the file that is named after the kind; a console block runs it",
+	"python":     "the same in Python",
+	"php":        "the same in PHP",
+	"javascript": "the same in JavaScript",
+	"ini":        "a systemd unit, the same as the file that is named after the kind; a console block installs it",
+	"toml":       "a configuration that the product reads; with a path, it is written there first",
+	"json":       "is valid; an answer of the API names its request and status: POST /api/v1/renew 402",
+	"http":       "an exchange with a provider, replayed by internal/provider/simulator",
+	"text":       "a drawing or a format; nothing that could be typed",
 }
 
 // pages reads every Markdown file there is.
@@ -158,7 +160,7 @@ func typed(line string) bool {
 		return true
 	}
 	commands := []string{
-		"bin/coax", "coax", "make", "go", "python3", "python", "curl", "wget", "git", "sudo", "systemctl", "journalctl",
+		"bin/coax", "coax", "make", "go", "python3", "python", "php", "node", "curl", "wget", "git", "sudo", "systemctl", "journalctl",
 		"docker", "openssl", "sqlite3", "cd", "export", "apt-get", "bash", "sh",
 	}
 	return slices.Contains(commands, words[0])
@@ -192,12 +194,18 @@ func TestReadPage_FindsEveryExample(t *testing.T) {
 }
 
 // A program on a page is also a file, which people can copy and tests run. Both must be
-// the same, and a console block of the page must use it.
+// the same, and a console block of the page must use it. A longer program may be linked
+// instead; its own test runs it.
 func TestPages_ProgramsMatchFiles(t *testing.T) {
 	shown := map[string]bool{}
 	for _, p := range pages(t) {
+		for _, line := range p.prose() {
+			for _, match := range linkPattern.FindAllStringSubmatch(line, -1) {
+				shown[path.Join(path.Dir(p.name), match[1])] = true
+			}
+		}
 		for _, b := range p.blocks {
-			if !slices.Contains([]string{"go", "python", "ini"}, b.kind) {
+			if !slices.Contains([]string{"go", "python", "php", "javascript", "ini"}, b.kind) {
 				continue
 			}
 			if !strings.HasPrefix(b.info, "docs/examples/") {
@@ -226,7 +234,7 @@ func TestPages_ProgramsMatchFiles(t *testing.T) {
 	}
 	err := fs.WalkDir(os.DirFS("."), "docs/examples", func(name string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && !shown[name] && !strings.Contains(name, "__pycache__") {
-			t.Errorf("%s is on no page: show it, or remove it", name)
+			t.Errorf("%s is on no page: show it, link to it, or remove it", name)
 		}
 		return err
 	})
