@@ -160,7 +160,7 @@ func typed(line string) bool {
 		return true
 	}
 	commands := []string{
-		"bin/coax", "coax", "make", "go", "python3", "python", "php", "node", "curl", "wget", "git", "sudo", "systemctl", "journalctl",
+		"bin/coax", "coax", "make", "go", "python3", "python", "php", "curl", "wget", "git", "sudo", "systemctl", "journalctl",
 		"docker", "openssl", "sqlite3", "cd", "export", "apt-get", "bash", "sh",
 	}
 	return slices.Contains(commands, words[0])
