@@ -1,10 +1,15 @@
 package docstest
 
 import (
+	"bytes"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/coaxhq/coax/contract"
 	"github.com/coaxhq/coax/internal/fault"
@@ -14,6 +19,8 @@ import (
 var (
 	codeRow    = regexp.MustCompile("(?m)^\\| (\\d{3}) \\| `([A-Z_]+)` \\| \\S.* \\| \\S.* \\|$")
 	pinnedCode = regexp.MustCompile(`(?m)^ +code: \{type: string, const: ([A-Z_]+)\}$`)
+	// Every field of an answer is required; x-names lists all fields of a request.
+	nameLists = regexp.MustCompile(`(?:required|x-names|enum): \[([A-Za-z_,\s]+)\]`)
 )
 
 // Authors of clients work through the table of errors, so it must have every code.
@@ -57,5 +64,32 @@ func TestIntegrating_ListsEveryCode(t *testing.T) {
 	}
 	if !regexp.MustCompile("`" + string(fault.BadRequest) + "`").Match(text) {
 		t.Errorf("docs/integrating.md does not mention %s", fault.BadRequest)
+	}
+}
+
+// Authors of clients must not have to guess a field, a status or a reason.
+func TestIntegrating_ListsEveryField(t *testing.T) {
+	text, err := os.ReadFile("docs/integrating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	missing := map[string]bool{}
+	for _, list := range nameLists.FindAllSubmatch(contract.OpenAPI, -1) {
+		for _, name := range strings.FieldsFunc(string(list[1]), func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+			found++
+			if name == "GET" || name == "POST" {
+				continue // values of the header Allow
+			}
+			if !bytes.Contains(text, []byte("`"+name+"`")) {
+				missing[name] = true
+			}
+		}
+	}
+	if found < 200 {
+		t.Fatalf("found %d names in the contract: the search looks in the wrong place", found)
+	}
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		t.Errorf("docs/integrating.md does not have `%s`, which contract/openapi.yaml has", name)
 	}
 }
