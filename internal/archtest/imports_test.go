@@ -55,6 +55,7 @@ var rules = []rule{
 	// The promises to strangers, and the words everyone uses.
 	{path: "contract", never: both(netHTTP, database)},
 	{path: "contract/contracttest", allowed: []string{"contract"}, testsOnly: true},
+	{path: "docs", never: both(netHTTP, database), stdlib: true, noClock: true},
 	{path: "signing", never: both(netHTTP, database), stdlib: true, noClock: true},
 	{path: "internal/fault", never: both(netHTTP, database), noClock: true},
 	{path: "internal/money", never: both(netHTTP, database), noClock: true},
@@ -124,6 +125,7 @@ var rules = []rule{
 	},
 	{path: "internal/web", allowed: both(forPages, []string{"internal/web/look"}), never: database},
 	{path: "internal/web/*", allowed: both(forPages, []string{"internal/web", "internal/web/look"}), never: database},
+	{path: "internal/web/reference", allowed: []string{"contract", "docs", "internal/web", "internal/web/look"}, never: database, noClock: true},
 	{path: "internal/web/look", allowed: []string{"internal/money", "internal/subscription"}, never: database, stdlib: true, noClock: true},
 	{path: "internal/web/look/looktest", never: database, testsOnly: true},
 

@@ -13,13 +13,14 @@ import (
 	"github.com/coaxhq/coax/internal/web/console"
 	"github.com/coaxhq/coax/internal/web/look"
 	"github.com/coaxhq/coax/internal/web/panel"
+	"github.com/coaxhq/coax/internal/web/reference"
 )
 
 // readPages parses the embedded pages once for all nodes of a process. It is most of the
 // time that a node takes to start, and tests start many.
-var readPages = sync.OnceValues(func() (*look.Look, error) { return web.ReadPages(panel.Files, console.Files) })
+var readPages = sync.OnceValues(func() (*look.Look, error) { return web.ReadPages(panel.Files, console.Files, reference.Files) })
 
-// pages returns the site for people: panel and console.
+// pages returns the site for people: panel, console and the API's documentation.
 func (n *Node) pages() (*web.Site, error) {
 	templates, err := readPages()
 	if err != nil {
@@ -61,7 +62,7 @@ func (n *Node) pages() (*web.Site, error) {
 	return web.New(web.Config{
 		Login:     n.Logins,
 		Now:       n.Now,
-		Routes:    slices.Concat(panel.Routes(operators), console.Routes(staff)),
+		Routes:    slices.Concat(panel.Routes(operators), console.Routes(staff), reference.Routes()),
 		Pages:     templates,
 		Operators: n.Store,
 		Badges: func(v *web.Visit, path string) int {

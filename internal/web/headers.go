@@ -1,11 +1,25 @@
 package web
 
-import "net/http"
+import (
+	"crypto/rand"
+	"net/http"
+	"strings"
+)
 
 // policy lets a page load only what we serve, and no inline script or style, so that
 // injected text cannot run.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 	"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// AllowRedoc extends the policy of this one response for Redoc, which inserts styles and
+// runs its search in a worker that it makes from a blob. It returns the nonce that the
+// styles need.
+func (v *Visit) AllowRedoc() (nonce string) {
+	nonce = rand.Text()
+	v.W.Header().Set("Content-Security-Policy",
+		strings.Replace(policy, "style-src 'self'", "style-src 'self' 'nonce-"+nonce+"'", 1)+"; worker-src blob:")
+	return nonce
+}
 
 // protect sets the security headers of every response. Strict-Transport-Security is set
 // by httpapi.Server, for the API too.

@@ -15,6 +15,7 @@ const (
 	Account Area = "account" // sign-in, sign-out and one's own account
 	Panel   Area = "panel"   // an operator's people
 	Console Area = "console" // the MSO's staff
+	Docs    Area = "docs"    // the API reference and the guide, in English for everyone
 )
 
 // home is the first page of an area and the prefix of its paths.
@@ -112,11 +113,11 @@ func (r *Route) problem() string {
 		return "the path does not begin with a slash"
 	case r.Handle == nil:
 		return "nothing handles it"
-	case r.Area != Account && r.Area != Panel && r.Area != Console:
+	case r.Area != Account && r.Area != Panel && r.Area != Console && r.Area != Docs:
 		return "it belongs to no area"
-	case r.Area != Account && !strings.HasPrefix(r.Path, home[r.Area]):
+	case home[r.Area] != "" && !strings.HasPrefix(r.Path, home[r.Area]):
 		return "its path is outside its area, " + home[r.Area]
-	case r.Area == Account && (strings.HasPrefix(r.Path, home[Panel]) || strings.HasPrefix(r.Path, home[Console])):
+	case home[r.Area] == "" && (strings.HasPrefix(r.Path, home[Panel]) || strings.HasPrefix(r.Path, home[Console])):
 		return "its path is in another area"
 	case !owned(r.Path):
 		return "its path belongs to the API; see owned"

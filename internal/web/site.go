@@ -118,11 +118,11 @@ func (s *Site) Owns(path string) bool { return owned(path) }
 
 func owned(path string) bool {
 	switch path {
-	case "/", "/sign-in", "/sign-out", "/step-up", "/account", "/panel", "/console", "/favicon.ico":
+	case "/", "/sign-in", "/sign-out", "/step-up", "/account", "/panel", "/console", "/favicon.ico", "/docs", "/openapi.yaml", "/openapi.json":
 		return true
 	}
 	return slices.ContainsFunc(
-		[]string{"/sign-in/", "/account/", "/panel/", "/console/", "/static/"},
+		[]string{"/sign-in/", "/account/", "/panel/", "/console/", "/docs/", "/static/"},
 		func(prefix string) bool { return strings.HasPrefix(path, prefix) })
 }
 
@@ -179,6 +179,8 @@ func (s *Site) serve(v *Visit) error {
 		return problem(http.StatusMethodNotAllowed, look.Text("This address does not take that kind of request."))
 	case slices.Contains([]string{"/panel", "/console", "/account"}, v.path):
 		return v.Redirect(v.path+"/", nil)
+	case v.path == "/docs/":
+		return v.Redirect("/docs", nil)
 	default:
 		return errNoPage
 	}

@@ -205,6 +205,10 @@ func (v *Visit) frame() (look.Frame, error) {
 	if theme := v.theme(); theme != auto {
 		frame.Theme = theme
 	}
+	if v.area() == Docs {
+		frame.Lang = look.English
+		return frame, nil
+	}
 	if !v.ByHTMX() {
 		frame.Notice = cmp.Or(v.notice, takeNotice(v.W, v.R))
 	}

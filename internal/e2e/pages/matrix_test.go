@@ -149,6 +149,7 @@ func TestRoutes_StepUp(t *testing.T) {
 	asked := 0
 	people := map[web.Area]*e2e.Browser{
 		web.Account: w.SignIn(t, w.Demo.Admin), web.Console: w.SignIn(t, w.Demo.Admin), web.Panel: w.SignIn(t, w.Demo.Operator),
+		web.Docs: w.Browser(t),
 	}
 	w.Advance(6 * time.Minute)
 	for _, route := range w.Node.Site.Routes() {

@@ -89,7 +89,7 @@ var noPages = map[string]string{
 func timedPages(t testing.TB, w *e2e.Env) (pages []timedPage) {
 	t.Helper()
 	people := map[web.Area]*e2e.Browser{web.Panel: w.SignIn(t, w.Demo.Operator), web.Console: w.SignIn(t, w.Demo.Admin)}
-	people[web.Account] = people[web.Panel]
+	people[web.Account], people[web.Docs] = people[web.Panel], w.Browser(t)
 	about := w.SampleRoutes(t, people[web.Panel])
 	for _, route := range w.Node.Site.Routes() {
 		if route.Method != http.MethodGet || noPages[route.Path] != "" {

@@ -53,7 +53,7 @@ type Look struct {
 type Frame struct {
 	Lang  string
 	Title string // instead of the one that the page defines
-	Area  string // "account", "panel" or "console"
+	Area  string // "account", "panel", "console" or "docs"
 
 	Person, Operator string
 	Nav              []NavItem
@@ -179,8 +179,11 @@ func addPages(set map[string]func() (*template.Template, error), base *template.
 // Page writes a whole page, or nothing if rendering fails.
 func (l *Look) Page(w io.Writer, page string, f Frame, data any) error {
 	layout := "shell"
-	if f.Area == "account" {
+	switch f.Area {
+	case "account":
 		layout = "single"
+	case "docs":
+		layout = "docs"
 	}
 	return l.write(w, page, layout, f, data)
 }

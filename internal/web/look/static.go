@@ -23,7 +23,7 @@ type asset struct {
 	path    string // with the hash of its content
 	kind    string
 	plain   []byte
-	gzipped []byte
+	gzipped func() []byte // made on first use: compressing takes a while, and many processes serve few assets
 }
 
 // The assets by name and by URL path. They are made on first use: most commands show no
@@ -45,6 +45,14 @@ var contentTypes = map[string]string{
 	".svg": "image/svg+xml",
 }
 
+// redocChanges are the changes to Redoc as it is served; the file is kept as published. It
+// loads no logo from its maker's host. The styles that it inserts while it is loaded, before
+// it can be told a nonce, get that of its own script element.
+var redocChanges = strings.NewReplacer(
+	"https://cdn.redoc.ly/redoc/logo-mini.svg", "data:,",
+	`var t=n.nc;t&&e.setAttribute("nonce",t)`, `var t=n.nc||document.currentScript.nonce;t&&e.setAttribute("nonce",t)`,
+)
+
 // loadAssets reads the embedded scripts and images, and joins the parts of the stylesheet
 // in the order of their names, so that a browser requests one file.
 func loadAssets() map[string]asset {
@@ -63,6 +71,9 @@ func loadAssets() map[string]asset {
 			style.Write(text)
 			return nil
 		}
+		if path.Base(name) == "redoc.standalone.js" {
+			text = []byte(redocChanges.Replace(string(text)))
+		}
 		all[path.Base(name)] = newAsset(path.Base(name), kind, text)
 		return nil
 	})
@@ -77,24 +88,25 @@ func newAsset(name, kind string, text []byte) asset {
 	sum := sha256.Sum256(text)
 	ext := path.Ext(name)
 	hash := hex.EncodeToString(sum[:6])
+	return asset{
+		path:    assetPrefix + strings.TrimSuffix(name, ext) + "." + hash + ext,
+		kind:    kind,
+		plain:   text,
+		gzipped: sync.OnceValue(func() []byte { return Gzip(text) }),
+	}
+}
 
+// Gzip compresses a file that is served often.
+func Gzip(text []byte) []byte {
 	var packed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
 	if err != nil {
 		panic(err)
 	}
-	if _, err := w.Write(text); err != nil {
-		panic(err)
-	}
-	if err := w.Close(); err != nil {
-		panic(err)
-	}
-	return asset{
-		path:    assetPrefix + strings.TrimSuffix(name, ext) + "." + hash + ext,
-		kind:    kind,
-		plain:   text,
-		gzipped: packed.Bytes(),
-	}
+	// A buffer takes everything.
+	_, _ = w.Write(text)
+	_ = w.Close()
+	return packed.Bytes()
 }
 
 // Asset returns the URL path of a file that pages use. It contains the content's hash, so
@@ -127,16 +139,17 @@ func Static() http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Vary", "Accept-Encoding")
 		body := a.plain
-		if acceptsGzip(r) {
+		if AcceptsGzip(r) {
 			h.Set("Content-Encoding", "gzip")
-			body = a.gzipped
+			body = a.gzipped()
 		}
 		// An error means that the client hung up.
 		_, _ = w.Write(body)
 	})
 }
 
-func acceptsGzip(r *http.Request) bool {
+// AcceptsGzip reports whether the client can read a gzipped response.
+func AcceptsGzip(r *http.Request) bool {
 	for _, offer := range strings.Split(r.Header.Get("Accept-Encoding"), ",") {
 		coding, quality, _ := strings.Cut(strings.TrimSpace(offer), ";")
 		if coding == "gzip" && strings.TrimSpace(quality) != "q=0" {

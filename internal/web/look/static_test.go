@@ -2,9 +2,12 @@ package look
 
 import (
 	"compress/gzip"
+	"crypto/sha256"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 )
@@ -68,6 +71,31 @@ func TestStatic_ServesOnlyAssets(t *testing.T) {
 	}
 	if got := fetch(t, http.MethodGet, Asset("coax.js"), "gzip;q=0"); got.Header.Get("Content-Encoding") != "" {
 		t.Error("packed for a browser that said it cannot unpack")
+	}
+}
+
+// The copy of Redoc is the published file that redoc.LICENSE names. It is served with two
+// changes.
+func TestStatic_Redoc(t *testing.T) {
+	text, err := assetFiles.ReadFile("static/redoc.standalone.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	licence, err := os.ReadFile("static/redoc.LICENSE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := fmt.Sprintf("SHA-256: %x\n", sha256.Sum256(text)); !strings.Contains(string(licence), sum) {
+		t.Errorf("redoc.LICENSE does not have %s", sum)
+	}
+	served, err := io.ReadAll(fetch(t, http.MethodGet, Asset("redoc.standalone.js"), "").Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range []string{`src:"data:,"`, "n.nc||document.currentScript.nonce"} {
+		if strings.Count(string(served), change) != 1 || strings.Contains(string(text), change) {
+			t.Errorf("Redoc is served without the change to %s", change)
+		}
 	}
 }
 

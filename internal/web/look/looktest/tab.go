@@ -133,6 +133,9 @@ func (tab *Tab) Forgive(part string) {
 	tab.forgiven = append(tab.forgiven, part)
 }
 
+// Listen calls a function with every event of the tab.
+func (tab *Tab) Listen(each func(event any)) { chromedp.ListenTarget(tab.ctx, each) }
+
 // Do runs actions of the driver, all within actionTimeout.
 func (tab *Tab) Do(actions ...chromedp.Action) {
 	tab.t.Helper()

@@ -92,7 +92,7 @@ func (tab *Tab) Check(name string) {
 		tab.As(v.size, v.theme)
 		shown := fmt.Sprintf("%s-%s-%s", name, v.size.Name, v.theme)
 		tab.shoot(shown, v.size)
-		tab.fits(shown, v.size)
+		tab.Fits(shown, v.size)
 		if tab.scripted && v.accessible {
 			tab.accessible(shown)
 		}
@@ -112,6 +112,17 @@ func (tab *Tab) shoot(view string, size Size) {
 	tab.t.Helper()
 	name := strings.ReplaceAll(view, "/", "-") + ".png"
 	if err := os.WriteFile(filepath.Join(Folder(tab.t), name), tab.Picture(size), 0o644); err != nil {
+		tab.t.Fatal(err)
+	}
+}
+
+// Screen saves a picture of what is on the screen, for pages that are too long for a picture
+// of the whole.
+func (tab *Tab) Screen(name string, size Size) {
+	tab.t.Helper()
+	var picture []byte
+	tab.Do(chromedp.CaptureScreenshot(&picture))
+	if err := os.WriteFile(filepath.Join(Folder(tab.t), name+"-"+size.Name+".png"), picture, 0o644); err != nil {
 		tab.t.Fatal(err)
 	}
 }
@@ -146,8 +157,8 @@ func Folder(t testing.TB) string {
 	return folder
 }
 
-// fits fails the test if the page is wider than the screen.
-func (tab *Tab) fits(view string, size Size) {
+// Fits fails the test if the page is wider than the screen, which has this size.
+func (tab *Tab) Fits(view string, size Size) {
 	tab.t.Helper()
 	var wide struct {
 		Width int64
