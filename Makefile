@@ -155,7 +155,7 @@ MUTATE    ?=
 OPERATIONS ?= 1000000
 
 .PHONY: test-long
-test-long: sim sim-postgres torture torture-postgres linear walcut diskfull planted failover e2e-long e2e-postgres race-long plans audit-scale fuzz mutation ## Every long test, one after the other; some hours
+test-long: sim sim-postgres torture torture-postgres linear walcut diskfull planted failover e2e-long e2e-postgres race-long plans audit-scale fuzz mutation openapi-lint ## Every long test, one after the other; some hours
 
 .PHONY: sim
 sim: ## Simulate whole histories with every kind of fault, each injected at every point (HISTORIES=10000 PAIRS=all SEED=1); some 12 minutes
@@ -212,6 +212,18 @@ plans: tools-present ## Fill tables and check the query plan of every statement 
 .PHONY: audit-scale
 audit-scale: ## Fill a store with very many operations, audit it, and measure time and memory (OPERATIONS=2000000 STORE=postgres); some 10 minutes
 	COAX_TEST_STORE=$(STORE) COAX_TEST_AUDIT_OPERATIONS=$(OPERATIONS) $(LONG) -timeout 2h ./internal/audit
+
+# Needs Node 20 and npm. The tools' versions are those of package-lock.json.
+OPENAPI = cd tools/openapi && timeout 600 env REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true npx --no-install
+
+.PHONY: openapi-lint
+openapi-lint: ## Lint openapi.yaml with Redocly and Spectral, compile its TypeScript types, and compare answers with it through Prism; needs npm; some 5 minutes
+	cd tools/openapi && timeout 900 npm ci --ignore-scripts --no-audit --no-fund
+	$(OPENAPI) redocly lint --config redocly.yaml --max-problems 1000 ../../contract/openapi.yaml
+	$(OPENAPI) spectral lint --ruleset spectral.yaml --fail-severity hint ../../contract/openapi.yaml
+	$(OPENAPI) openapi-typescript ../../contract/openapi.yaml --output node_modules/openapi.d.ts
+	$(OPENAPI) tsc --noEmit --strict node_modules/openapi.d.ts
+	COAX_TEST_PRISM=$(CURDIR)/tools/openapi/node_modules/.bin/prism $(LONG) -timeout 10m -run '^TestPrism' ./internal/e2e/api
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target, two at a time (FUZZTIME=20s each, PKG=./signing/...)
