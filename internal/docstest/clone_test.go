@@ -17,7 +17,7 @@ func copyTree(t *testing.T, from, to string) {
 		}
 		base := entry.Name()
 		switch {
-		case base == ".git" || base == ".demo" || base == ".bench" || base == ".cover" || base == ".shots" || base == "bin" || base == "dist" || base == "__pycache__":
+		case base == ".git" || base == ".demo" || base == ".bench" || base == ".cover" || base == ".openapi" || base == ".shots" || base == "bin" || base == "dist" || base == "__pycache__":
 			if entry.IsDir() {
 				return fs.SkipDir
 			}
