@@ -52,6 +52,8 @@ func TestBrowser_Reference(t *testing.T) {
 	tab.WaitFor("#reference[data-ready]")
 	tab.Do(chromedp.Evaluate(`document.querySelectorAll("#reference button[aria-expanded=false], #reference [role=button][aria-expanded=false]").forEach(e => e.click())`, nil))
 	tab.Sees("SUBSCRIBER_EXISTS")
+	tab.Do(chromedp.Evaluate(`[...document.querySelectorAll("#reference [role=tab]")].filter(e => e.innerText === "PHP").forEach(e => e.click())`, nil))
+	tab.Until("there are samples in PHP", `document.body.textContent.includes("$client->activate(")`)
 
 	tab.Press("Guide")
 	tab.Sees("Signing, step by step")

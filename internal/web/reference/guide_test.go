@@ -29,7 +29,7 @@ func TestGuide_LinksLeadSomewhere(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"The vectors (<code>contract/vectors/README.md</code> in the source)", `<pre tabindex="0"><code class="language-python">`,
+		"Their page (<code>contract/vectors/README.md</code> in the source)", `<pre tabindex="0"><code class="language-python">`,
 		`<div class="docs-scroll" tabindex="0"><table>`,
 	} {
 		if !strings.Contains(body, want) {

@@ -8,12 +8,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// toJSON converts a YAML document to JSON. It keeps the order of names, which is the order
-// in which readers see them, and the decimals of numbers: 199.00 stays 199.00.
-func toJSON(document []byte) ([]byte, error) {
+// toJSON converts a YAML document to JSON, after changes to it. It keeps the order of
+// names, which is the order in which readers see them, and the decimals of numbers: 199.00
+// stays 199.00.
+func toJSON(document []byte, changes ...func(*yaml.Node) error) ([]byte, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(document, &root); err != nil {
 		return nil, fmt.Errorf("read the YAML document: %w", err)
+	}
+	for _, change := range changes {
+		if err := change(&root); err != nil {
+			return nil, err
+		}
 	}
 	var out bytes.Buffer
 	if err := writeJSON(&out, &root); err != nil {

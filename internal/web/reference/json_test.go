@@ -35,7 +35,7 @@ func TestToJSON_RefusesWhatJSONCannotHold(t *testing.T) {
 	}
 }
 
-// The JSON form has the same content as openapi.yaml.
+// The JSON form has the same content as openapi.yaml, and samples for every endpoint.
 func TestOpenAPIJSON_EqualsYAML(t *testing.T) {
 	made, err := jsonFile()
 	if err != nil {
@@ -58,6 +58,16 @@ func TestOpenAPIJSON_EqualsYAML(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for path, operations := range got.(map[string]any)["paths"].(map[string]any) {
+		for method, operation := range operations.(map[string]any) {
+			fields := operation.(map[string]any)
+			if samples, _ := fields["x-codeSamples"].([]any); len(samples) != len(sampleLanguages) {
+				t.Errorf("%s %s has %d samples; want one in each language", method, path, len(samples))
+			}
+			delete(fields, "x-codeSamples")
+		}
+	}
+
 	if !reflect.DeepEqual(got, want) {
 		t.Error("/openapi.json differs from openapi.yaml")
 	}

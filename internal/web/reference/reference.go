@@ -1,5 +1,5 @@
 // Package reference serves the API's documentation, for everyone and without a sign-in:
-// the reference, the guide, and openapi.yaml, also as JSON.
+// the reference, the guide, and openapi.yaml, also as JSON with samples of code.
 package reference
 
 import (
@@ -25,7 +25,7 @@ var (
 )
 
 func readJSONFile() (*file, error) {
-	text, err := toJSON(contract.OpenAPI)
+	text, err := toJSON(contract.OpenAPI, addSamples)
 	if err != nil {
 		return nil, err
 	}
