@@ -218,14 +218,15 @@ audit-scale: ## Fill a store with very many operations, audit it, and measure ti
 OPENAPI = cd .openapi && REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true timeout 600 node_modules/.bin/
 
 .PHONY: openapi-lint
-openapi-lint: ## Lint openapi.yaml with Redocly and Spectral, compile its TypeScript types, and compare answers with it through Prism; needs npm; some 3 minutes
+openapi-lint: ## Lint openapi.yaml with Redocly and Spectral, compile its TypeScript types, compare answers with it through Prism, and run the Postman collection; needs npm; some 3 minutes
 	mkdir -p .openapi && cp tools/openapi/package.json tools/openapi/package-lock.json .openapi
 	cd .openapi && timeout 900 npm ci --ignore-scripts --no-audit --no-fund
 	$(OPENAPI)redocly lint --config ../tools/openapi/redocly.yaml ../contract/openapi.yaml
 	$(OPENAPI)spectral lint --ruleset ../tools/openapi/spectral.yaml --fail-severity hint ../contract/openapi.yaml
 	$(OPENAPI)openapi-typescript ../contract/openapi.yaml --output openapi.d.ts
 	$(OPENAPI)tsc --noEmit --strict openapi.d.ts
-	COAX_TEST_PRISM=$(CURDIR)/.openapi/node_modules/.bin/prism $(LONG) -timeout 10m -run '^TestPrism' ./internal/e2e/api
+	COAX_TEST_PRISM=$(CURDIR)/.openapi/node_modules/.bin/prism COAX_TEST_NEWMAN=$(CURDIR)/.openapi/node_modules/.bin/newman \
+		$(LONG) -timeout 10m -run '^TestPrism|^TestPostman' ./internal/e2e/api
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target, two at a time (FUZZTIME=20s each, PKG=./signing/...)
