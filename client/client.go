@@ -31,6 +31,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -39,6 +40,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -80,6 +82,9 @@ type Config struct {
 	// Key and Secret are the operator's credentials.
 	Key    string
 	Secret Secret
+	// CACert is the path of the certificate authority of a service that has its own;
+	// empty trusts the system's. It is not used if HTTP is set.
+	CACert string
 	// HTTP sends the requests; nil is a default client. Its Timeout is for one
 	// attempt; if 0 it is 60 seconds, which is longer than the service takes to
 	// answer even if its provider times out. Redirects are never followed: a
@@ -135,6 +140,10 @@ func New(config Config) (*Client, error) {
 	sender := http.Client{Transport: defaultTransport()}
 	if config.HTTP != nil {
 		sender = *config.HTTP
+	} else if config.CACert != "" {
+		if sender.Transport, err = trusting(config.CACert); err != nil {
+			return nil, err
+		}
 	}
 	sender.Timeout = cmp.Or(sender.Timeout, 60*time.Second)
 	sender.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -173,6 +182,25 @@ var defaultTransport = sync.OnceValue(func() http.RoundTripper {
 	}
 	return transport
 })
+
+// trusting returns a default transport that trusts the authorities in a file only.
+func trusting(caCert string) (http.RoundTripper, error) {
+	text, err := os.ReadFile(caCert)
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate authority: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s has no certificate in PEM", caCert)
+	}
+	shared, ok := defaultTransport().(*http.Transport)
+	if !ok {
+		return nil, fmt.Errorf("http.DefaultTransport was replaced, so CACert has no effect: set HTTP instead")
+	}
+	transport := shared.Clone()
+	transport.TLSClientConfig.RootCAs = roots
+	return transport, nil
+}
 
 // readBase checks a base address and returns the part before /api/v1.
 func readBase(text string) (string, error) {

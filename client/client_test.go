@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -318,6 +321,40 @@ func TestNew_ConfigErrors(t *testing.T) {
 		spoil(&config)
 		if _, err := client.New(config); err == nil {
 			t.Errorf("%s was accepted", name)
+		}
+	}
+}
+
+func TestNew_CACert(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"success":true,"request_id":"req_1","code":"OK","message":"","data":{"currency":"INR","wallet_balance":1.00}}`)
+	}))
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := client.Config{BaseURL: server.URL + "/api/v1", Key: "k", Secret: secret, CACert: file}
+	c, err := client.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Balance(t.Context()); err != nil {
+		t.Error(err)
+	}
+	config.CACert = ""
+	if c, err = client.New(config); err != nil {
+		t.Fatal(err)
+	}
+	var failure *client.Error
+	if _, err := c.Balance(t.Context()); !errors.As(err, &failure) || failure.Attempts != 1 {
+		t.Errorf("a certificate of an unknown authority: %v; want an error after one attempt", err)
+	}
+	for _, bad := range []string{file + ".none", "client_test.go"} {
+		config.CACert = bad
+		if _, err := client.New(config); err == nil || !strings.Contains(err.Error(), bad) {
+			t.Errorf("%s as the authority: %v; want an error that names it", bad, err)
 		}
 	}
 }

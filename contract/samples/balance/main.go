@@ -10,9 +10,9 @@ import (
 )
 
 func main() {
-	// A certificate authority of one's own is named by the variable SSL_CERT_FILE.
 	service, err := client.New(client.Config{
 		BaseURL: os.Getenv("COAX_BASE_URL"), Key: os.Getenv("COAX_API_KEY"), Secret: client.Secret(os.Getenv("COAX_API_SECRET")),
+		CACert: os.Getenv("COAX_CA_CERT"),
 	})
 	if err != nil {
 		log.Fatal(err)

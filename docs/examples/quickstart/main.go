@@ -15,11 +15,12 @@ func main() {
 		URL    string        `json:"base_url"`
 		Key    string        `json:"api_key"`
 		Secret client.Secret `json:"api_secret"`
+		CACert string        `json:"ca_cert"`
 	}
 	text, err := os.ReadFile(".demo/demo.json")
 	check(err)
 	check(json.Unmarshal(text, &demo))
-	coax, err := client.New(client.Config{BaseURL: demo.URL, Key: demo.Key, Secret: demo.Secret})
+	coax, err := client.New(client.Config{BaseURL: demo.URL, Key: demo.Key, Secret: demo.Secret, CACert: demo.CACert})
 	check(err)
 	wallet, err := coax.Balance(context.Background())
 	check(err)

@@ -10,14 +10,11 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
-	"net/http"
 	"os"
 
 	"github.com/coaxhq/coax/client"
@@ -98,15 +95,7 @@ func connect(file string) (*client.Client, error) {
 	if err := json.Unmarshal(text, &given); err != nil {
 		return nil, err
 	}
-	// A certificate that the system trusts needs no HTTP client of its own.
-	authority, err := os.ReadFile(given.CACert)
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(authority)
-	sender := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
-	return client.New(client.Config{BaseURL: given.BaseURL, Key: given.APIKey, Secret: given.APISecret, HTTP: sender})
+	return client.New(client.Config{BaseURL: given.BaseURL, Key: given.APIKey, Secret: given.APISecret, CACert: given.CACert})
 }
 
 func load(file string) ([][]string, error) {

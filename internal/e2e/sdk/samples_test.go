@@ -37,7 +37,7 @@ func TestSamples_Run(t *testing.T) {
 			for _, sample := range sampleOrder {
 				command := run(sample.endpoint)
 				command.Env = append(os.Environ(), "COAX_BASE_URL="+env.Demo.BaseURL, "COAX_API_KEY="+env.Demo.APIKey,
-					"COAX_API_SECRET="+env.Demo.APISecret, "COAX_CA_CERT="+ca, "SSL_CERT_FILE="+ca,
+					"COAX_API_SECRET="+env.Demo.APISecret, "COAX_CA_CERT="+ca,
 					"PYTHONPATH="+pythonPath(t), "PYTHONDONTWRITEBYTECODE=1")
 				output, err := command.CombinedOutput()
 				if err != nil || !strings.Contains(string(output), sample.want) {
