@@ -88,7 +88,7 @@ func deadlineError(ctx context.Context) error {
 func outcome(op *Operation) error {
 	failure := &Error{
 		Call: lookupCall.String(), Status: http.StatusOK, Code: cmp.Or(op.ResultCode, OK), Message: op.ResultMessage, Operation: op,
-		RequestID: op.requestID,
+		RequestID: op.RequestID,
 		Undecided: op.Status != Failed,
 	}
 	switch op.Status {

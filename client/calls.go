@@ -133,7 +133,7 @@ func readOperation(answer envelope, header http.Header, key IdempotencyKey) (*Op
 	if !op.is(key) {
 		return nil, errOtherOperation
 	}
-	op.Replayed, op.requestID = replayed(header), answer.RequestID
+	op.Replayed, op.RequestID = replayed(header), answer.RequestID
 	return op, nil
 }
 
@@ -187,7 +187,7 @@ func lookUp[T any](ctx context.Context, c *Client, endpoint string, query url.Va
 			return errors.New("the response is not the requested resource")
 		}
 		if op, is := any(found).(*Operation); is {
-			op.requestID = answer.RequestID
+			op.RequestID = answer.RequestID
 		}
 		return nil
 	}

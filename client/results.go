@@ -87,7 +87,8 @@ type Operation struct {
 	// Replayed is true if this is the result of an earlier request with the same key.
 	Replayed bool `json:"-"`
 
-	requestID string // of the response
+	// RequestID identifies the request of the response to support.
+	RequestID string `json:"-"`
 }
 
 // Reason is why an operation failed. New reasons may be added within version 1.

@@ -151,6 +151,10 @@ func (m *accessMatrix) checkAnswer(s situation, try attempt, v matrixVisitor, go
 	in := got[0] == letIn || got[1] == letIn
 
 	switch {
+	case area == web.Docs:
+		if post || got != [2]answer{letIn, letIn} {
+			wrong("everyone may read the API's documentation, and nobody changes it")
+		}
 	case v.stage == "" && area != web.Account && got != [2]answer{signIn, signIn}:
 		wrong("an anonymous visitor is sent to sign in")
 	case v.stage == "" && in && !of(anonymousMay):
