@@ -330,11 +330,6 @@ test("awaitSettled ends with its time", async () => {
   assert.ok((await errorOf(client.awaitSettled(KEY, { timeout: -1 }))) instanceof TypeError);
 });
 
-test("the example in the README is the file", () => {
-  const read = (path) => readFileSync(new URL(path, import.meta.url), "utf8");
-  assert.ok(read("../README.md").includes(read("../examples/certify.js")));
-});
-
 test("every code has a class and a type", () => {
   const types = readFileSync(new URL("../index.d.ts", import.meta.url), "utf8");
   const names = [Code, coax.Reason, coax.Warning].flatMap((list) => Object.keys(list));
