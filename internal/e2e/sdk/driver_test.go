@@ -34,8 +34,10 @@ var languages = []language{
 }
 
 // forEach runs a test for every SDK whose language is installed. In CI all have to be.
-func forEach(t *testing.T, test func(t *testing.T, l language)) {
-	for _, l := range languages {
+func forEach(t *testing.T, test func(t *testing.T, l language)) { forEachOf(t, languages, test) }
+
+func forEachOf(t *testing.T, of []language, test func(t *testing.T, l language)) {
+	for _, l := range of {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			l.requireTool(t)
