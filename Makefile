@@ -14,6 +14,7 @@ PKG      ?= ./...
 COUNT    ?= 1
 STORE    ?= sqlite
 PAGES    ?= 20x
+COMMIT   ?= HEAD
 # Where tests save pictures of pages.
 export COAX_TEST_SHOTS ?= $(CURDIR)/.shots
 
@@ -27,7 +28,7 @@ RACE = -race -gcflags='modernc.org/...=-race=false' -gcflags='golang.org/x/crypt
 # Packages whose goroutines share memory. Their tests run under the race detector, in two
 # steps.
 RACED_STORES = ./internal/store/sqlite ./internal/store/postgres ./internal/e2e/races
-RACED_OTHERS = ./internal/operation ./internal/access ./internal/bulk ./internal/catalogue ./internal/httpapi ./internal/login \
+RACED_OTHERS = ./internal/operation ./internal/access ./internal/acmecert ./internal/bulk ./internal/catalogue ./internal/httpapi ./internal/login \
 	./internal/provider/... ./internal/requestlog ./internal/server ./internal/telemetry ./client
 # Everything else, slow packages first: started last, one of them would run alone on half
 # of the machine.
@@ -70,12 +71,17 @@ build: ## Build the one binary, bin/coax
 build-bench: build
 	go build -trimpath -o bin/coaxbench ./cmd/coaxbench
 
+# The program that makes releases has dependencies of its own, so it is a module of its own.
+.PHONY: release
+release: ## Build packages, archives, SBOMs and licences of a commit into dist/, for amd64 and arm64 (COMMIT=HEAD); some minutes
+	cd tools/release && go run . -root $(CURDIR) -out $(CURDIR)/dist -commit $(COMMIT)
+
 .PHONY: demo
 demo: build ## Run Coax without configuration, with a simulated provider and three months of made-up history (DEMO_DIR=.demo ARGS="--addr 127.0.0.1:0")
 	bin/coax demo --history --dir $(DEMO_DIR) $(ARGS)
 
 .PHONY: test
-test: tools-present lint test-bin ## Lint and the tests that every change has to pass: ten to twelve minutes on two cores (SEED=1 for the simulation)
+test: tools-present lint test-bin ## Lint and the tests that every change has to pass: about ten minutes on two cores (SEED=1 for the simulation)
 	$(TEST_BIN) COAX_TEST_SEED=$(SEED) $(PGSERVER) $(MAKE) --no-print-directory test-run
 
 .PHONY: test-bin
@@ -109,6 +115,7 @@ test-unraced:
 
 test-postgres:
 	COAX_TEST_STORE=postgres $(GOTEST) ./internal/e2e/api ./internal/e2e/races
+	COAX_TEST_STORE=postgres $(GOTEST) -run '^TestSums' ./internal/e2e/pages
 
 # Processes leave their counters in a folder, test binaries in a profile of each step;
 # a statement is covered if either ran it.
@@ -153,9 +160,10 @@ PLANT     ?= all
 FUZZTIME  ?= 20s
 MUTATE    ?=
 OPERATIONS ?= 1000000
+SUMS      ?= 3000
 
 .PHONY: test-long
-test-long: sim sim-postgres torture torture-postgres linear walcut diskfull planted failover e2e-long e2e-postgres race-long plans audit-scale fuzz mutation openapi-lint ## Every long test, one after the other; some hours
+test-long: sim sim-postgres torture torture-postgres recovery recovery-postgres linear walcut diskfull planted failover watch e2e-long e2e-postgres sums race-long plans audit-scale fuzz mutation openapi-lint certify packages-test ## Every long test, one after the other; some hours
 
 .PHONY: sim
 sim: ## Simulate whole histories with every kind of fault, each injected at every point (HISTORIES=10000 PAIRS=all SEED=1); some 12 minutes
@@ -172,6 +180,19 @@ torture: tools-present test-bin ## Kill nodes at random and at every crash point
 .PHONY: torture-postgres
 torture-postgres: tools-present test-bin ## The same on PostgreSQL, which is killed as well (CYCLES=200); some 10 minutes
 	$(TEST_BIN) COAX_TEST_STORE=postgres COAX_TEST_TORTURE_CYCLES=$(CYCLES) COAX_TEST_TORTURE_SEED=$(or $(SEED),1) $(LONG) -timeout 2h ./internal/torture
+
+# What recovery runs, with 200 rounds of the replica and 100 of old backups unless ROUNDS is given.
+RECOVERY = COAX_TEST_RECOVERY_SEED=$(SEED) COAX_TEST_RECOVERY_SYNC_ROUNDS=$(if $(filter file,$(origin ROUNDS)),200,$(ROUNDS)) \
+	COAX_TEST_RECOVERY_BACKUP_ROUNDS=$(if $(filter file,$(origin ROUNDS)),100,$(ROUNDS)) \
+	$(LONG) -timeout 3h -run '^Test(SyncReplica|OldBackup|RestoredStore|StoreCopy|Restore)_' $(ARGS) ./internal/torture
+
+.PHONY: recovery
+recovery: tools-present test-bin ## Lose a store under load and restore it, from its replica and from old backups (ROUNDS=20 SEED=1 ARGS=-run=OldBackup); some 30 minutes
+	$(TEST_BIN) $(PGSERVER) env COAX_TEST_STORE=sqlite $(RECOVERY)
+
+.PHONY: recovery-postgres
+recovery-postgres: tools-present test-bin ## The same on PostgreSQL, without a replica (ROUNDS=20 SEED=1); some 15 minutes
+	$(TEST_BIN) $(PGSERVER) env COAX_TEST_STORE=postgres $(RECOVERY)
 
 .PHONY: linear
 linear: tools-present ## Run two nodes with many clients, and check that the answers are linearizable (HISTORIES=200); some 5 minutes
@@ -193,13 +214,26 @@ planted: tools-present ## Apply each known bug of internal/planted and check tha
 failover: tools-present test-bin ## Kill the primary under load, repeatedly, and switch over as often (ROUNDS=20); a minute a round
 	$(TEST_BIN) COAX_TEST_FAILOVER_ROUNDS=$(ROUNDS) $(LONG) -timeout 2h ./internal/e2e/failover
 
+.PHONY: watch
+watch: tools-present test-bin ## Break four things under a Prometheus with the shipped alerts, and run the queries of the dashboard; some 5 minutes
+	$(TEST_BIN) $(LONG) -timeout 20m ./internal/e2e/watch
+
 .PHONY: e2e-long
-e2e-long: tools-present test-bin ## Upgrades of nodes, large operators, benchmarks that are stopped or killed, and pages at both sizes and in both themes; some 10 minutes
-	$(TEST_BIN) COAX_TEST_LOOKS=all $(PGSERVER) $(LONG) -timeout 40m ./cmd/... ./internal/e2e/cli ./internal/e2e/nodes ./internal/e2e/pages ./internal/e2e/sdk
+e2e-long: tools-present test-bin ## Upgrades of nodes, large operators, benchmarks that are stopped or killed, and every page at both sizes, in both themes and languages; some 20 minutes
+	$(TEST_BIN) COAX_TEST_LOOKS=all $(PGSERVER) $(LONG) -timeout 60m ./cmd/... ./internal/e2e/cli ./internal/e2e/nodes ./internal/e2e/pages ./internal/e2e/sdk
+
+.PHONY: acme
+acme: tools-present test-bin ## Order and renew certificates at pebble, an ACME authority; part of e2e-long; some 2 minutes
+	$(TEST_BIN) $(PGSERVER) $(LONG) -timeout 20m -run '^TestACME' ./internal/e2e/nodes
 
 .PHONY: e2e-postgres
 e2e-postgres: tools-present test-bin ## Command-line and browser stories on PostgreSQL; some 5 minutes
 	$(TEST_BIN) COAX_TEST_STORE=postgres COAX_TEST_LOOKS=no $(PGSERVER) $(LONG) -timeout 40m ./internal/e2e/cli ./internal/e2e/pages ./internal/audit
+
+.PHONY: sums
+sums: tools-present ## Compare every sum and count on pages and in files with the books, on random operations, on both stores (SUMS=10000 SEED=1); some 5 minutes
+	COAX_TEST_SUMS=$(SUMS) COAX_TEST_SEED=$(SEED) $(LONG) -timeout 1h -run '^TestSums' ./internal/e2e/pages
+	COAX_TEST_STORE=postgres COAX_TEST_SUMS=$(SUMS) COAX_TEST_SEED=$(SEED) $(PGSERVER) $(LONG) -timeout 1h -run '^TestSums' ./internal/e2e/pages
 
 .PHONY: race-long
 race-long: tools-present test-bin ## All tests under the race detector; some 20 minutes
@@ -217,6 +251,16 @@ audit-scale: ## Fill a store with very many operations, audit it, and measure ti
 # are installed into .openapi: Go's tools and the tests of pages skip a hidden folder.
 OPENAPI = cd .openapi && REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true timeout 600 node_modules/.bin/
 
+.PHONY: certify
+certify: tools-present ## Certify the SDKs, clients written by hand, and 20 broken ones whose fault has to be found; some 10 minutes
+	$(LONG) -timeout 40m -parallel 4 ./internal/e2e/certify
+
+# The Debian is made once, in .packages, which Go's tools skip.
+.PHONY: packages-test
+packages-test: ## Build the package, install it on a Debian of its own by the guide, upgrade it from 0.1.0, purge it, build twice and compare; read the Dockerfile; needs root and debootstrap; some 15 minutes
+	cd tools/release && go vet ./... && go tool -modfile=../go.mod staticcheck ./... && go test -count=1 -timeout 10m ./...
+	$(LONG) -timeout 40m ./internal/e2e/packages
+
 .PHONY: openapi-lint
 openapi-lint: ## Lint openapi.yaml with Redocly and Spectral, compile its TypeScript types, compare answers with it through Prism, and run the Postman collection; needs npm; some 3 minutes
 	mkdir -p .openapi && cp tools/openapi/package.json tools/openapi/package-lock.json .openapi
@@ -226,7 +270,7 @@ openapi-lint: ## Lint openapi.yaml with Redocly and Spectral, compile its TypeSc
 	$(OPENAPI)openapi-typescript ../contract/openapi.yaml --output openapi.d.ts
 	$(OPENAPI)tsc --noEmit --strict openapi.d.ts
 	COAX_TEST_PRISM=$(CURDIR)/.openapi/node_modules/.bin/prism COAX_TEST_NEWMAN=$(CURDIR)/.openapi/node_modules/.bin/newman \
-		$(LONG) -timeout 10m -run '^TestPrism|^TestPostman' ./internal/e2e/api
+		$(LONG) -timeout 10m -run '^TestPrism|^TestPostman|_PrismSees' ./internal/e2e/api ./internal/e2e/sdk
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target, two at a time (FUZZTIME=20s each, PKG=./signing/...)
@@ -269,5 +313,5 @@ tools-present: ## Install the missing tools that tests need besides Go
 	@scripts/tools-present
 
 .PHONY: clean
-clean: ## Remove build output, the demo's data in .demo and the pictures of pages in .shots
-	rm -rf bin .cover .demo .openapi .shots coverage.out coverage.html
+clean: ## Remove build output, dist, the demo's data in .demo, the pictures of pages in .shots and the Debian in .packages
+	rm -rf bin dist .cover .demo .openapi .packages .shots coverage.out coverage.html

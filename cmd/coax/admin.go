@@ -25,7 +25,7 @@ With --json the output is an object, or an array where there may be several. A r
 command changes nothing, prints the reason in one line and exits with 1; a usage error exits
 with 2.`,
 		a.lcoCommand(), a.walletCommand(), a.ledgerCommand(), a.commissionCommand(), a.planCommand(), a.keyCommand(), a.whitelistCommand(), a.loginCommand(),
-		a.subscriberCommand(), a.operationCommand(), a.reviewCommand(), a.exceptionCommand(), a.addonCommand(), a.maintenanceCommand(), a.logCommand(),
+		a.subscriberCommand(), a.operationCommand(), a.reviewCommand(), a.exceptionCommand(), a.addonCommand(), a.reversalCommand(), a.maintenanceCommand(), a.masterKeyCommand(), a.logCommand(),
 	)
 	command.Example = `  coax admin --config coax.toml lco create --name "Asha Cable"
   coax admin --config coax.toml wallet topup --lco 1 --amount 5000.00 --reference NEFT-123
@@ -54,7 +54,7 @@ type staffStore struct {
 // withService opens the store and calls do with a service for the current user.
 func (a *app) withService(ctx context.Context, do func(context.Context, *admin.Service) error) error {
 	return a.withStore(ctx, func(ctx context.Context, config server.Config, s staffStore) error {
-		return do(ctx, admin.NewService(s.store, s.vault, s.actor, a.now).WithMaxPlanMonths(config.Plans.MaxMonths))
+		return do(ctx, admin.NewService(s.store, s.vault, s.actor, a.now).WithMaxPlanMonths(config.Plans.MaxMonths).WithReversalWait(config.Review.RefundAfter))
 	})
 }
 

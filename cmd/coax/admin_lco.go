@@ -20,6 +20,7 @@ func (a *app) lcoCommand() *cobra.Command {
 type terms struct {
 	status, api, lowBalance  string
 	secondFactor             string
+	address, gstin           string
 	rateLimit, commissionBPS int
 }
 
@@ -28,6 +29,8 @@ func (t *terms) addFlags(command *cobra.Command) {
 	flags.IntVar(&t.rateLimit, "rate-limit", subscription.DefaultRateLimit, "requests a minute")
 	flags.IntVar(&t.commissionBPS, "commission-bps", 0, "the MSO's commission in basis points; 250 is 2.5 %")
 	flags.StringVar(&t.lowBalance, "low-balance", subscription.DefaultLowBalance.String(), "the balance below which the operator is warned")
+	flags.StringVar(&t.address, "address", "", "the operator's address, for receipts; empty removes it")
+	flags.StringVar(&t.gstin, "gstin", "", "the operator's GSTIN, for receipts; empty removes it")
 }
 
 // change returns the change that the given flags ask for.
@@ -61,6 +64,12 @@ func (t *terms) change(command *cobra.Command) (admin.OperatorChange, error) {
 			return change, admin.Refuse("second factor %q is not known: give required or optional", t.secondFactor)
 		}
 		change.SecondFactorRequired = &required
+	}
+	if given("address") {
+		change.Address = &t.address
+	}
+	if given("gstin") {
+		change.GSTIN = &t.gstin
 	}
 	return change, nil
 }
@@ -220,7 +229,8 @@ func (a *app) lcoShow() *cobra.Command {
 					return err
 				}
 				return a.show(append(operatorObject(operator), undeleteField(operator),
-					field{"wallet_balance", wallet.Balance}, field{"held", wallet.Held}, field{"whitelist", admin.WhitelistState(entries)}))
+					field{"wallet_balance", wallet.Balance}, field{"held", wallet.Held}, field{"whitelist", admin.WhitelistState(entries)},
+					field{"address", operator.Address}, field{"gstin", operator.GSTIN}))
 			})
 		},
 	}

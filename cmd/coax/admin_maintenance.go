@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/server"
@@ -44,6 +46,10 @@ func (a *app) maintenanceOff() *cobra.Command {
 		Short: "Let new operations in again",
 		Long: `Let new operations in again, at once and on every node. With --accept it is recorded
 that the store was compared with the provider and is accepted as it is; that takes a reason.
+A store that was restored from an older copy is compared with the provider first, at the
+earliest review.refund_after (or provider.timeout, if that is longer) after the restore:
+until then the provider may carry out what it was asked before. If it differs, see coax
+reconcile, or accept it in this way.
 Nodes with the setting maintenance = true switch it on again when they start.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -51,7 +57,7 @@ Nodes with the setting maintenance = true switch it on again when they start.`,
 				return usage("--accept needs --reason TEXT")
 			}
 			return a.changeMaintenance(c.Context(), func(ctx context.Context, service *admin.Service) error {
-				return service.EndMaintenance(ctx, accept, reason)
+				return a.endMaintenance(ctx, service, accept, reason)
 			})
 		},
 	}
@@ -81,6 +87,27 @@ func (a *app) maintenanceShow() *cobra.Command {
 	}
 }
 
+// endMaintenance ends the mode. A restored store that is not accepted is compared with the
+// provider first.
+func (a *app) endMaintenance(ctx context.Context, service *admin.Service, accept bool, reason string) error {
+	err := service.EndMaintenance(ctx, accept, reason)
+	if !errors.Is(err, admin.ErrRestored) {
+		return err
+	}
+	config, err := a.config()
+	if err != nil {
+		return err
+	}
+	differences, err := a.compareWithProvider(ctx, config)
+	if err != nil {
+		return fmt.Errorf("compare the restored store with the provider: %w", err)
+	}
+	if differences > 0 {
+		return fmt.Errorf("%s from the provider left: %w", counted(int64(differences), "difference"), admin.ErrRestored)
+	}
+	return service.EndComparedMaintenance(ctx, reason)
+}
+
 // changeMaintenance changes the mode and prints how it is afterwards.
 func (a *app) changeMaintenance(ctx context.Context, change func(context.Context, *admin.Service) error) error {
 	return a.withStore(ctx, func(ctx context.Context, _ server.Config, s staffStore) error {
@@ -93,6 +120,10 @@ func (a *app) changeMaintenance(ctx context.Context, change func(context.Context
 
 func (a *app) printMaintenance(ctx context.Context, store server.Store) error {
 	mode, err := store.Maintenance(ctx)
+	if err != nil {
+		return err
+	}
+	restore, err := store.OpenRestore(ctx)
 	if err != nil {
 		return err
 	}
@@ -109,5 +140,6 @@ func (a *app) printMaintenance(ctx context.Context, store server.Store) error {
 	}
 	return a.show(object{
 		{"maintenance", mode.On}, {"since", when(mode.Since)}, {"by", orNull(mode.Actor)}, {"reason", orNull(mode.Reason)}, {"bulk_jobs_waiting", jobs},
+		{"restored_at", when(restore.FoundAt)}, {"restored_since", when(restore.Since)}, {"restored_how", orNull(restore.How)},
 	})
 }

@@ -121,12 +121,16 @@ func historyObject(h admin.OperationHistory) object {
 			{"outcome", c.Outcome}, {"provider_transaction_id", orNull(c.Transaction)}, {"detail", c.Detail}, {"node", c.Node},
 		})
 	}
+	reversals := objects(h.Reversals, func(r operation.Reversal) object {
+		return append(reversalObject(r), field{"settled_by", orNull(r.SettledBy)}, field{"evidence", orNull(r.Evidence)})
+	})
 	return append(operationObject(h.Operation), object{
 		{"idempotency_key", h.IdempotencyKey}, {"actor", h.Actor}, {"customer", h.CustomerName}, {"mobile", h.Mobile},
 		{"commission_bps", h.CommissionBPS}, {"wallet_before", h.WalletBefore}, {"expiry_previous", when(h.ExpiryPrevious)},
 		{"expiry_planned", when(h.ExpiryPlanned)}, {"cycle_starts_at", when(h.CycleStartsAt)}, {"provider", h.Provider},
 		{"provider_transaction_id", orNull(h.ProviderTransaction)}, {"reason", orNull(string(h.Reason))}, {"provider_message", orNull(h.ProviderMessage)},
 		{"addon", orNull(h.Addon)}, {"addon_status", orNull(string(h.AddonState))}, {"epoch", h.Epoch}, {"lease_until", when(h.LeaseUntil)},
-		{"next_check_at", when(h.NextCheckAt)}, {"events", events}, {"provider_calls", calls},
+		{"next_check_at", when(h.NextCheckAt)}, {"events", events}, {"provider_calls", calls}, {"reversals", reversals},
+		{"events_removed_at", when(h.EventsRemoved)}, {"provider_calls_removed_at", when(h.CallsRemoved)},
 	}...)
 }

@@ -39,9 +39,8 @@ one, and reset it again if that does not work.`,
 		},
 	}
 	command.Flags().Int64Var(&operatorID, "lco", 0, "the operator's `ID`")
-	command.Flags().StringVar(&id, "subscriber", "", "the subscriber's `ID`")
 	_ = command.MarkFlagRequired("lco")
-	_ = command.MarkFlagRequired("subscriber")
+	subscriberFlag(command, &id)
 	return command
 }
 

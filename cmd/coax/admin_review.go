@@ -97,19 +97,19 @@ func (a *app) exceptionList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				var rows []object
-				for _, e := range entries {
-					rows = append(rows, object{
-						{"id", e.ID}, {"transaction_id", e.TransactionID}, {"kind", e.Kind}, {"detail", e.Detail}, {"created_at", when(e.CreatedAt)},
-						{"closed_at", when(e.ClosedAt)}, {"closed_by", orNull(e.ClosedBy)}, {"close_reason", orNull(e.CloseReason)},
-					})
-				}
-				return a.list("No exception is open.", rows)
+				return a.list("No exception is open.", objects(entries, exceptionObject))
 			})
 		},
 	}
 	command.Flags().BoolVar(&all, "all", false, "closed ones too")
 	return command
+}
+
+func exceptionObject(e admin.ExceptionEntry) object {
+	return object{
+		{"id", e.ID}, {"transaction_id", e.TransactionID}, {"kind", e.Kind}, {"detail", e.Detail}, {"created_at", when(e.CreatedAt)},
+		{"closed_at", when(e.ClosedAt)}, {"closed_by", orNull(e.ClosedBy)}, {"close_reason", orNull(e.CloseReason)},
+	}
 }
 
 func (a *app) exceptionClose() *cobra.Command {

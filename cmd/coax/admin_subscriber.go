@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
@@ -13,24 +14,25 @@ import (
 )
 
 func (a *app) subscriberCommand() *cobra.Command {
-	return group("subscriber", "Subscribers", "Subscribers: bring them in from another system, list them, look at one, or reset a password.",
-		a.subscriberImport(), a.subscriberList(), a.subscriberShow(), a.subscriberPassword())
+	return group("subscriber", "Subscribers", "Subscribers: bring them in from another system, list them, look at one, reset a password, or hand out and forget personal data.",
+		a.subscriberImport(), a.subscriberList(), a.subscriberShow(), a.subscriberPassword(), a.subscriberExport(), a.subscriberForget())
 }
 
 func (a *app) subscriberImport() *cobra.Command {
 	var check bool
 	command := &cobra.Command{
-		Use:   "import FILE.csv",
-		Short: "Bring in subscribers from a CSV file",
-		Long: `Bring in subscribers from a CSV file, or from standard input if FILE is -. Its first line is
+		Use:   "import FILE",
+		Short: "Bring in subscribers from a CSV or Excel (XLSX) file",
+		Long: `Bring in subscribers from a CSV file or the first sheet of an Excel workbook (XLSX), or from
+standard input if FILE is -. Its first line names these columns, in any order:
 
     lco,subscriber_id,mobile,name,plan_id,expiry
 
-An expiry is YYYY-MM-DD HH:MM:SS in Indian time, or a day, which lasts to its end. Nothing is
+Beside them there may be email, area, address, box_number and notes. Other columns are ignored, and named. CSV may have commas, semicolons or tabs. An expiry is YYYY-MM-DD HH:MM:SS in Indian time, or a day, which lasts to its end. Nothing is
 charged. All errors are reported at once, and with one error nothing is imported. Subscribers
 that exist already are skipped, so a file can safely be imported again.`,
 		Example: "  coax admin --config coax.toml subscriber import customers.csv --check\n  coax admin --config coax.toml subscriber import customers.csv",
-		Args:    wants(1, "one FILE.csv"),
+		Args:    wants(1, "one FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			file, err := openInput(args[0], c.InOrStdin())
 			if err != nil {
@@ -85,10 +87,13 @@ func (a *app) showImport(report admin.ImportReport, check bool) error {
 	}
 	o := object{{"rows", report.Rows}, {"imported", report.Added}, {"already_there", report.Known}}
 	if a.asJSON {
-		o = append(o, field{"problems", problems})
+		o = append(o, field{"ignored_columns", append([]string{}, report.Ignored...)}, field{"problems", problems})
 	}
 	if err := a.show(o); err != nil {
 		return err
+	}
+	if len(report.Ignored) > 0 && !a.asJSON {
+		fmt.Fprintf(a.out, "Columns that are not used: %s.\n", strings.Join(report.Ignored, ", "))
 	}
 	if n := len(report.Problems); n > 0 {
 		return admin.Refuse("%d of %d lines are not right, so nothing was imported; correct them and import the file again", n, report.Rows)
@@ -154,8 +159,7 @@ func (a *app) subscriberShow() *cobra.Command {
 			})
 		},
 	}
-	command.Flags().StringVar(&id, "subscriber", "", "the subscriber's `ID`")
-	_ = command.MarkFlagRequired("subscriber")
+	subscriberFlag(command, &id)
 	return command
 }
 
@@ -171,7 +175,8 @@ func (a *app) subscriberObject(operatorID int64, s operation.Subscription) objec
 		pending = append(pending, operationObject(op))
 	}
 	return object{
-		{"subscriber_id", s.ID}, {"lco_id", operatorID}, {"name", s.Name}, {"mobile", s.Mobile}, {"email", s.Email}, {"address", s.Address},
+		{"subscriber_id", s.ID}, {"lco_id", operatorID}, {"name", s.Name}, {"mobile", s.Mobile}, {"email", s.Email}, {"area", s.Area}, {"address", s.Address},
+		{"box_number", s.BoxNumber}, {"notes", s.Notes},
 		{"connection_type", s.ConnectionType}, {"status", subscription.StatusAt(s.Expires, now)}, {"plan_id", orNull(plan)},
 		{"expiry_date", when(s.Expires)}, {"created_at", when(s.CreatedAt)}, {"renewed_at", when(s.RenewedAt)},
 		{"last_provider_transaction", orNull(s.LastProviderTransaction)}, {"cycles", cycles}, {"pending_operations", pending},

@@ -159,7 +159,7 @@ func (a *app) commissionCommand() *cobra.Command {
 	var flags listFlags
 	command := &cobra.Command{
 		Use:   "commission [--lco ID]",
-		Short: "Show what each operation earned the MSO",
+		Short: "Show what each operation earned the MSO, and what reversals took back",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := optionalLCO(c, id); err != nil {
@@ -174,14 +174,14 @@ func (a *app) commissionCommand() *cobra.Command {
 					page: func(limit int, after *admin.CommissionEntry) ([]admin.CommissionEntry, error) {
 						query := flags.query(id, limit)
 						if after != nil {
-							query.After = admin.Cursor{At: after.BegunAt, ID: after.TransactionID}
+							query.After = after.Cursor()
 						}
 						return service.CommissionPage(ctx, query)
 					},
 					row: func(entry admin.CommissionEntry) object {
 						return object{
 							{"transaction_id", entry.TransactionID}, {"lco_id", entry.OperatorID}, {"amount", entry.Amount},
-							{"rate_bps", entry.RateBPS}, {"created_at", at(entry.CreatedAt)},
+							{"rate_bps", entry.RateBPS}, {"created_at", at(entry.CreatedAt)}, {"reversal", orNull(entry.Reversal)},
 						}
 					},
 				})

@@ -99,8 +99,8 @@ Call it:     coax call GET /api/v1/balance --credentials DIR/demo.json`,
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.AddCommand(
 		a.demoCommand(), a.serveCommand(), a.initCommand(), a.migrateCommand(), a.adminCommand(),
-		a.auditCommand(), a.benchCommand(),
-		a.simulatorCommand(), a.callCommand(), a.signCommand(), a.vectorsCommand(), a.versionCommand(),
+		a.auditCommand(), a.reconcileCommand(), a.backupCommand(), a.restoreCommand(), a.storeCommand(), a.benchCommand(),
+		a.configCommand(), a.doctorCommand(), a.simulatorCommand(), a.callCommand(), a.signCommand(), a.vectorsCommand(), a.certifyCommand(), a.versionCommand(),
 	)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
@@ -118,6 +118,7 @@ Call it:     coax call GET /api/v1/balance --credentials DIR/demo.json`,
 		return err
 	})
 	a.prepare(root)
+	addCompletions(root, a.completions(), nil)
 	return root
 }
 
@@ -207,7 +208,7 @@ func (a *app) config() (server.Config, error) {
 	if a.configFile == "" {
 		return server.Config{}, usage("which configuration? Give --config FILE")
 	}
-	config, err := server.LoadConfig(server.Sources{File: a.configFile, Sets: a.sets, Environ: a.environ})
+	config, err := server.LoadConfig(a.sources())
 	config.Store.New = a.newStore
 	return config, err
 }

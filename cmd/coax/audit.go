@@ -151,7 +151,7 @@ func (a *app) showAudit(report audit.Report) error {
 		{"operations", fmt.Sprintf("%d (%d success, %d failed, %d processing, %d needs_review)",
 			operations.Total, operations.Success, operations.Failed, operations.Processing, operations.NeedsReview)},
 		{"commissions", counts.Commissions}, {"events of operations", counts.Events}, {"provider calls", counts.ProviderCalls},
-		{"exceptions", counts.Exceptions}, {"subscribers", counts.Subscribers}, {"cycles", counts.Cycles},
+		{"exceptions", counts.Exceptions}, {"reversals", counts.Reversals}, {"subscribers", counts.Subscribers}, {"cycles", counts.Cycles},
 		{"plans", fmt.Sprintf("%d (%d versions)", counts.Plans, counts.PlanVersions)},
 		{"keys", counts.Keys}, {"whitelist entries", counts.Whitelist}, {"staff actions", counts.Actions}, {"last action's hash", orNull(report.ActionsHead)}, {"last action's MAC", orNull(report.Head.MAC)},
 		{"ledger digests", digestsOf(report)},

@@ -20,6 +20,7 @@ import (
 
 	"github.com/coaxhq/coax/client"
 	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
 // benchShort is long enough for each of four workers to begin.
@@ -111,12 +112,35 @@ func TestBench_StoppedRemovesItsServer(t *testing.T) {
 func TestBench_KilledEndsItsServer(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
-	p := launchBench(t, t.TempDir(), "--duration", "10m", "--connections", "2", "--subscribers", "4")
+	temp := t.TempDir()
+	p := launchBench(t, temp, "--duration", "10m", "--connections", "2", "--subscribers", "4")
 	if !p.Out.WaitFor("started for this", p.Ended) {
 		t.Fatalf("it did not begin:\n%s", p.Err)
 	}
 	p.Kill()
 	awaitClosed(t, benchServerURL.FindStringSubmatch(p.Out.String())[1])
+	awaitUnlocked(t, temp)
+}
+
+// awaitUnlocked waits until the demo of a bench has ended, which is after its listeners are
+// closed: it writes to its folder until then.
+func awaitUnlocked(t *testing.T, temp string) {
+	t.Helper()
+	locks, err := filepath.Glob(filepath.Join(temp, "coax-bench-*", "data", "coax.db.lock"))
+	if err != nil || len(locks) != 1 {
+		t.Fatalf("the locks of the bench's store are %q, %v", locks, err)
+	}
+	for end := time.Now().Add(e2e.Timeout); ; {
+		lock, err := sqlite.LockFolder(locks[0])
+		if err == nil {
+			lock.Close()
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // Settings in the environment name another store, which must stay as it is.

@@ -1,3 +1,5 @@
+//go:build !manpages
+
 // Command coax is the service, its demo, its administration and the tools for integrators.
 package main
 

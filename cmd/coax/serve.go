@@ -81,7 +81,7 @@ when they start; this command does it beforehand.`,
 			if err != nil {
 				return err
 			}
-			store, err := server.OpenStore(c.Context(), config, server.StoreOptions{})
+			store, err := server.OpenStore(c.Context(), config, server.StoreOptions{Progress: func(text string) { fmt.Fprintln(a.out, text) }})
 			if err != nil {
 				return err
 			}

@@ -22,8 +22,9 @@ import (
 type comparePlan struct {
 	crowd   crowd.Size
 	clients []int
-	rounds  int
-	warmup  time.Duration
+	// growthRounds is for the comparison of large with small stores, which differ little.
+	rounds, growthRounds int
+	warmup               time.Duration
 	// meeting is how long a new node is loaded before it is measured, so that its cache has
 	// all operators.
 	meeting  time.Duration
@@ -41,12 +42,12 @@ type comparePlan struct {
 
 var (
 	wholeComparison = comparePlan{
-		crowd: crowd.Size{Operators: 1000, Subscribers: 100_000, Plans: 16, UnknownOutcome: 1000}, clients: []int{1, 16, 64}, rounds: 3,
+		crowd: crowd.Size{Operators: 1000, Subscribers: 100_000, Plans: 16, UnknownOutcome: 1000}, clients: []int{1, 16, 64}, rounds: 3, growthRounds: 5,
 		warmup: time.Second, meeting: 5 * time.Second, duration: 5 * time.Second, open: 8 * time.Second, scale: 10, pause: 9 * time.Second,
 		large: 10_000_000, enough: 1_000_000, small: 10_000,
 	}
 	quickComparison = comparePlan{
-		crowd: crowd.Size{Operators: 32, Subscribers: 640, Plans: 8, UnknownOutcome: 80}, clients: []int{1, 4, 16}, rounds: 1,
+		crowd: crowd.Size{Operators: 32, Subscribers: 640, Plans: 8, UnknownOutcome: 80}, clients: []int{1, 4, 16}, rounds: 1, growthRounds: 1,
 		duration: 200 * time.Millisecond, open: 200 * time.Millisecond, scale: 1,
 		large: 20_000, enough: 20_000, small: 100,
 	}
@@ -77,9 +78,11 @@ func (a *app) compareCommand() *cobra.Command {
 one; and in turn with it measure, in the same minutes on the same machine, what its parts can do by
 themselves. How fast a machine is says little about a service; what the service leaves of it does.
 
-  reads     signed GET /balance, beside a bare net/http handler with TLS that answers the same bytes
-  sqlite    renewals on SQLite, beside their rows alone: prepared statements, 64 operations a commit
-  postgres  renewals on PostgreSQL, one node and three, beside pgbench (TPC-B, prepared)
+  reads     signed look-ups on SQLite (balance, plans, subscription, transaction), beside a bare net/http
+            handler with TLS that answers with the bytes of a balance
+  sqlite    renewals on SQLite, beside their rows alone: prepared statements, 64 operations a commit;
+            and activations beside renewals
+  postgres  the same look-ups on PostgreSQL; renewals, one node and three, beside pgbench (TPC-B, prepared)
   calls     balances and renewals while operators' calls are kept for them, beside ones while they are not
   growth    renewals on stores of ten million operations, beside ones of ten thousand
 
@@ -90,7 +93,9 @@ renewals are sent so once more beside each of these jobs: audits of the store, o
 the review of operations that the provider has left unknown, 30 a second; a bulk job, which makes
 half of the load itself, in bursts; and a vacuum of PostgreSQL, which otherwise comes before each of
 its runs instead of beside some of them.
-Every figure is the median of three runs, and so is every ratio; a round in which the machine's host
+Ratios are of the processor time that all processes together take for one request, with the ratio of
+the rates beside them. Every figure is the median of three runs (of five, for growth), and so is every
+ratio; a round in which the machine's host
 gave more than 5 % of it to others is made again if anything is compared in it, four times for each
 comparison at most, and none begins while the host does that, for twenty minutes in all at most. At
 the end each store is audited, and its ledger has to have a line for every 200. Stores of ten million

@@ -17,8 +17,10 @@ import (
 	"github.com/coaxhq/coax/cmd/coaxbench/internal/generator"
 )
 
-// compareGrowth compares renewals on large stores with renewals on small ones, on both kinds.
+// compareGrowth compares renewals on large stores with renewals on small ones, on both kinds. It
+// is the last part.
 func (c *comparison) compareGrowth(ctx context.Context) error {
+	c.plan.rounds = c.plan.growthRounds
 	for _, kind := range []struct {
 		growth.Kind
 		name    string
@@ -90,7 +92,9 @@ func (c *comparison) grownStore(ctx context.Context, filled growth.Store, name, 
 	if err != nil {
 		return nil, err
 	}
-	file, err := c.writeConfig(name, map[string]string{"store.url": url, "secrets.master_key_file": key})
+	file, err := c.writeConfig(name, map[string]string{
+		"store.url": url, "secrets.master_key_file": key, "store.mark_file": filepath.Join(filepath.Dir(key), "store.mark"),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +231,7 @@ func (c *comparison) compareSizes(ctx context.Context, kind string, operations i
 		return err
 	}
 	c.report.Ratios = append(c.report.Ratios, compare.RatioOf(
-		fmt.Sprintf("%s of %s operations ÷ of %s", kind, short(operations), short(c.plan.small)), grown.figure, below.figure, 0.85, 0))
+		fmt.Sprintf("%s of %s operations ÷ of %s", kind, short(operations), short(c.plan.small)), grown.figure, below.figure, 0.90, 0))
 	if err := c.prove(ctx, small, true); err != nil {
 		return err
 	}
@@ -238,11 +242,12 @@ func (c *comparison) compareSizes(ctx context.Context, kind string, operations i
 func (c *comparison) grow(ctx context.Context, of loading) error {
 	for of.store.answered.Done < uint64(c.plan.small) {
 		before := of.store.answered.Done
-		if _, err := c.send(ctx, of, nil, nil); err != nil {
+		result, err := c.send(ctx, of, nil, nil)
+		if err != nil {
 			return err
 		}
 		if of.store.answered.Done == before {
-			return errors.New("no renewal came through")
+			return fmt.Errorf("no renewal came through: %v", result.Problems)
 		}
 	}
 	return nil

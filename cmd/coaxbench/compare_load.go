@@ -78,11 +78,13 @@ func perRequest(before, after map[string]time.Duration, requests uint64) map[str
 
 // loading is one kind of load on nodes.
 type loading struct {
-	figure   *compare.Figure
-	store    *compareStore
-	nodes    []*compareNode
-	renewals bool
-	meter    meter
+	figure *compare.Figure
+	store  *compareStore
+	nodes  []*compareNode
+	// lookup is what is read, balances by default, unless these are renewals, or activations.
+	lookup             string
+	renewals, activate bool
+	meter              meter
 	// warmup is how long it is loaded before; zero is as long as everything else.
 	warmup   time.Duration
 	duration time.Duration
@@ -146,7 +148,7 @@ func (c *comparison) send(ctx context.Context, of loading, begin, end func()) (g
 // loadOf is a kind of load as the generator wants it.
 func (c *comparison) loadOf(of loading) generator.Load {
 	load := generator.Load{
-		Accounts: of.accounts, Clients: of.figure.Clients, Rate: of.figure.Rate, Burst: of.burst, UnknownOutcome: of.unknownOutcome,
+		Accounts: of.accounts, Clients: of.figure.Clients, Rate: of.figure.Rate, Burst: of.burst, UnknownOutcome: of.unknownOutcome, Lookup: of.lookup,
 		Warmup: cmp.Or(of.warmup, c.plan.warmup), Duration: of.duration, Mark: fmt.Sprintf("bench-%d", time.Now().UnixNano()),
 	}
 	if load.Accounts == nil {
@@ -156,7 +158,7 @@ func (c *comparison) loadOf(of loading) generator.Load {
 		load.Targets = append(load.Targets, node.target)
 	}
 	if of.renewals {
-		load.Plans = of.store.crowd.Plans
+		load.Plans, load.Activate = of.store.crowd.Plans, of.activate
 	}
 	return load
 }

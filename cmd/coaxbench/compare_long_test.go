@@ -39,15 +39,16 @@ func TestCompare_BothStores(t *testing.T) {
 	}
 	checkEmpty(t, temp)
 	e2e.CheckMentions(t, "the table", p.Out.String(), "p50 ms", "p95 ms", "p99 ms", "generator", "service", "simulator", "database",
-		"balance ÷ bare TLS handler, 16 clients", "renewals on SQLite, 16 clients ÷ rows alone", "renewals on PostgreSQL ÷ pgbench TPC-B, 1 client",
+		"balance on SQLite, 16 clients ÷ bare TLS handler", "plans on PostgreSQL, 16 clients ÷ bare TLS handler", "the same by rate", "activations ÷ renewals on SQLite", "activations ÷ renewals on PostgreSQL",
+		"ms of one client's renewal on SQLite, without the simulator's", "ms of one client's renewal on PostgreSQL, without the simulator's", "renewals on SQLite, 16 clients ÷ rows alone", "renewals on PostgreSQL ÷ pgbench TPC-B, 1 client",
 		"renewals on PostgreSQL ÷ pgbench TPC-B, 16 clients",
 		"three nodes ÷ one node on PostgreSQL", "p99 of renewals on SQLite beside audits ÷ alone", "p99 of renewals on SQLite beside reviews ÷ alone",
 		"p99 of renewals on PostgreSQL beside a bulk job ÷ alone", "p99 of renewals on PostgreSQL beside a vacuum ÷ alone", "renewals on SQLite, calls kept ÷ not kept",
 		"balance on PostgreSQL, calls kept ÷ not kept", "SQLite, idle", "its figures mean nothing", "The report is in "+out)
 	e2e.CheckMentions(t, "the progress", p.Err.String(), "preparing 32 operators and 640 subscribers", "starting PostgreSQL", "comparing the books with the answers")
 	report := readReport(t, out)
-	if !report.Quick || len(report.Figures) != 35 || len(report.Ratios) != 19 || len(report.Sizes) != 4 {
-		t.Errorf("%d figures, %d ratios, %d sizes; want 35, 19 and 4", len(report.Figures), len(report.Ratios), len(report.Sizes))
+	if !report.Quick || len(report.Figures) != 56 || len(report.Ratios) != 41 || len(report.Sizes) != 4 {
+		t.Errorf("%d figures, %d ratios, %d sizes; want 56, 41 and 4", len(report.Figures), len(report.Ratios), len(report.Sizes))
 	}
 	checkSound(t, report, "sqlite", "postgres", "calls_kept_SQLite", "calls_forgotten_SQLite", "calls_kept_PostgreSQL", "calls_forgotten_PostgreSQL")
 	for _, books := range report.Books {
@@ -127,7 +128,7 @@ func TestCompare_Profile(t *testing.T) {
 	if code := p.Wait(); code != e2e.ExitDone {
 		t.Fatalf("it ended with %d; want 0\n%s%s", code, p.Out, p.Err)
 	}
-	top, err := exec.Command("go", "tool", "pprof", "-raw", filepath.Join(out, "reads.cpu.pprof")).CombinedOutput()
+	top, err := exec.Command("go", "tool", "pprof", "-raw", filepath.Join(out, "subscription-sqlite.cpu.pprof")).CombinedOutput()
 	if err != nil || !strings.Contains(string(top), "httpapi") {
 		t.Errorf("the profile does not show the service at work: %v\n%.2000s", err, top)
 	}
@@ -138,7 +139,7 @@ func TestCompare_StoppedLeavesNothing(t *testing.T) {
 	t.Parallel()
 	temp, out := sharedFolder(t), t.TempDir()
 	p := compareIn(t, temp, out, "--quick", "--only", "reads,sqlite")
-	if !p.Err.WaitFor("bare TLS handler, 1 client: ", p.Ended) {
+	if !p.Err.WaitFor("bare TLS handler beside SQLite, 1 client: ", p.Ended) {
 		t.Fatalf("it did not begin:\n%s", p.Err)
 	}
 	if code := p.Terminate(); code != e2e.ExitRefused || !strings.Contains(p.Err.String(), "\ncoaxbench: interrupted") {
@@ -156,7 +157,7 @@ func TestCompare_KilledEndsItsProcesses(t *testing.T) {
 	}
 	temp := sharedFolder(t)
 	p := compareIn(t, temp, t.TempDir(), "--quick", "--only", "reads,sqlite")
-	if !p.Err.WaitFor("bare TLS handler, 1 client: ", p.Ended) {
+	if !p.Err.WaitFor("bare TLS handler beside SQLite, 1 client: ", p.Ended) {
 		t.Fatalf("it did not begin:\n%s", p.Err)
 	}
 	if running := processesIn(t, temp); len(running) < 2 {

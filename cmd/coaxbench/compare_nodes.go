@@ -59,6 +59,8 @@ func (c *comparison) writeConfig(name string, settings map[string]string) (strin
 	values := map[string]string{
 		"provider.url": c.provider, "server.addr": "127.0.0.1:0", "server.internal_addr": "127.0.0.1:0",
 		"server.profiling": fmt.Sprint(c.flags.profile),
+		// Each store has a mark of its own, or it would count as restored.
+		"store.mark_file": name + ".mark",
 		// Unknown outcomes have to be verified during the measurement.
 		"review.first_check": "1s",
 	}

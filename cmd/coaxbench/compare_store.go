@@ -75,7 +75,7 @@ func (s *compareStore) furnish(ctx context.Context, config server.Config, size c
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	// Staff actions are not signed before the first node: the crowd writes some by SQL.
-	if err := store.CheckMasterKeys(ctx, vault.CheckValues(), now()); err != nil {
+	if err := store.CheckMasterKeys(ctx, vault.CheckValues(), vault.PrimaryID(), now()); err != nil {
 		return err
 	}
 	components := simulator.Components()

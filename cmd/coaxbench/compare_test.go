@@ -59,9 +59,10 @@ func TestCompare_Reads(t *testing.T) {
 		t.Fatalf("it ended with %d; want 0\n%s%s", code, p.Out, p.Err)
 	}
 	checkEmpty(t, temp)
-	e2e.CheckMentions(t, "the table", p.Out.String(), "p50 ms", "p99 ms", "generator", "balance ÷ bare TLS handler, 16 clients")
-	if report := readReport(t, out); len(report.Problems) > 0 || len(report.Ratios) != 3 || len(report.Figures) != 7 {
-		t.Errorf("problems %q, %d figures and %d ratios; want none, and 7 and 3 as of reads alone", report.Problems, len(report.Figures), len(report.Ratios))
+	e2e.CheckMentions(t, "the table", p.Out.String(), "p50 ms", "p99 ms", "generator", "balance on SQLite, 1 client ÷ bare TLS handler", "subscription on SQLite, 16 clients ÷ bare TLS handler",
+		"transaction on SQLite, 16 clients ÷ bare TLS handler", "plans on SQLite, 16 clients ÷ bare TLS handler", "p99 ÷ p50 of subscription on SQLite at half load")
+	if report := readReport(t, out); len(report.Problems) > 0 || len(report.Ratios) != 10 || len(report.Figures) != 13 {
+		t.Errorf("problems %q, %d figures and %d ratios; want none, and 13 and 10 as of reads alone", report.Problems, len(report.Figures), len(report.Ratios))
 	}
 }
 

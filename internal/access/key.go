@@ -40,6 +40,16 @@ func Hint(key string) string {
 	return key[:len(keyPrefix)+hintDigits]
 }
 
+// HintPrefix returns the part of a hint that a text gives, which is a key or the beginning of one;
+// empty if it is neither.
+func HintPrefix(text string) string {
+	digits, found := strings.CutPrefix(strings.ToLower(text), keyPrefix)
+	if !found || digits == "" || strings.Trim(digits, "0123456789abcdef") != "" {
+		return ""
+	}
+	return keyPrefix + digits[:min(len(digits), hintDigits)]
+}
+
 // wellFormedKey reports whether a text has the form of a key from NewKey.
 func wellFormedKey(key string) bool {
 	digits, found := strings.CutPrefix(key, keyPrefix)

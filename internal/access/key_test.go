@@ -132,3 +132,15 @@ func TestSecret_ZeroIsEmpty(t *testing.T) {
 		t.Errorf("Reveal = %q; want nothing", got)
 	}
 }
+
+func TestHintPrefix_OfKeysAndTheirBeginnings(t *testing.T) {
+	key, _ := NewKey()
+	for text, want := range map[string]string{
+		key: Hint(key), Hint(key): Hint(key), key[:7]: key[:7], strings.ToUpper(key): Hint(key),
+		"": "", "cxk_": "", "cxk": "", key[4:]: "", "cxk_12x": "", "cxk_%": "", "asha": "",
+	} {
+		if got := HintPrefix(text); got != want {
+			t.Errorf("HintPrefix(%q) = %q; want %q", text, got, want)
+		}
+	}
+}

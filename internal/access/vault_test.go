@@ -113,6 +113,36 @@ func TestVault_SecretOpensForItsRowOnly(t *testing.T) {
 	}
 }
 
+func TestVault_ACMEKeyOpensForItsRowOnly(t *testing.T) {
+	vault := newTestVault(t)
+	key := []byte("a private key")
+	sealed, err := vault.SealACME(key, "account a")
+	if err != nil || bytes.Contains(sealed, key) {
+		t.Fatalf("SealACME = %q, %v", sealed, err)
+	}
+	if got, err := vault.OpenACME(sealed, "account a"); err != nil || !bytes.Equal(got, key) {
+		t.Errorf("OpenACME = %q, %v; want what was sealed", got, err)
+	}
+	totp, err := vault.SealTOTP(key, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct {
+		sealed []byte
+		id     string
+	}{
+		"moved to another row": {sealed, "account b"}, "nothing": {nil, "account a"}, "cut short": {sealed[:len(sealed)-1], "account a"},
+		"sealed for something else": {totp, "account a"},
+	} {
+		if got, err := vault.OpenACME(row.sealed, row.id); err == nil {
+			t.Errorf("%s: OpenACME = %q; want an error", name, got)
+		}
+	}
+	if got, err := newTestVault(t).OpenACME(sealed, "account a"); err == nil {
+		t.Errorf("another master key opens %q", got)
+	}
+}
+
 func TestVault_MasterKeyRotation(t *testing.T) {
 	text, err := NewMasterKey()
 	if err != nil {
@@ -163,6 +193,25 @@ func TestVault_MasterKeyRotation(t *testing.T) {
 	}
 	if ids := slices.Collect(maps.Keys(without.CheckValues())); !slices.Equal(ids, []uint32{added}) {
 		t.Errorf("proofs of %d; want of %d alone", ids, added)
+	}
+}
+
+// Client keys rest on the first key of the ring, so it has to stay the first.
+func TestVault_FirstKeyStaysFirstAfterRotation(t *testing.T) {
+	text, err := NewMasterKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := openTestVault(t, text)
+	want := before.Derive("orders")[before.PrimaryID()]
+	for keys := 1; keys < 6; keys++ {
+		got := openTestVault(t, text).DeriveInOrder("orders")
+		if len(got) != keys || !bytes.Equal(got[0], want) {
+			t.Errorf("with %d keys, DeriveInOrder = %x; want %x first", keys, got, want)
+		}
+		var added uint32
+		text, added = addKey(t, text)
+		text = changeRing(t, text, func(m *keyset.Manager) error { return m.SetPrimary(added) })
 	}
 }
 

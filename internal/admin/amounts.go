@@ -51,7 +51,7 @@ type ApprovalNeeded struct {
 func (s *ApprovalNeeded) Refusal() *Refusal {
 	switch {
 	case s.Moved.IsZero():
-		return Refuse("%s is more than one person moves alone (%s): propose it, and let somebody else approve it", s.Amount, s.Limit)
+		return Refuse("%s is above the limit for one person (%s): propose it, and let somebody else approve it", s.Amount, s.Limit)
 	case s.Person != "":
 		return Refuse("together with %s that %s moved alone within %s, %s is above %s: propose it, and let somebody else approve it",
 			s.Moved, s.Person, s.Window, s.Amount, s.Limit)

@@ -163,6 +163,14 @@ func (s StaffAccess) HasApprover(maker string, about int64) bool {
 	})
 }
 
+// HasFinanceApprover reports whether somebody in finance can approve the amounts that the maker
+// proposes.
+func (s StaffAccess) HasFinanceApprover(maker string) bool {
+	return slices.ContainsFunc(s.People, func(p login.Person) bool {
+		return p.Role == login.Finance && !p.Disabled && Approves(p.Role) && s.approvalConflict(maker, ConsoleActor(p)) == nil
+	})
+}
+
 // MayApprove refuses the approval of a proposal by a checker who is its maker, whose
 // login is disabled or has no role that allows it, who is not independent of the maker, or
 // whose login was created, raised or reset in the console less than wait ago. A store calls
@@ -174,7 +182,7 @@ func (s StaffAccess) MayApprove(p Proposal, checker string, now time.Time, wait 
 	if err := s.CheckMaker(p); err != nil {
 		return err
 	}
-	if person, known := s.person(checker); !known || person.Disabled || !Approves(person.Role) || !May(Role(person.Role), p.Kind.Action()) {
+	if person, known := s.person(checker); !known || person.Disabled || !Approves(person.Role) || !May(Role(person.Role), p.Action()) {
 		return Refuse("%s has no login that may approve", checker)
 	}
 	if refusal := s.approvalConflict(p.Maker, checker); refusal != nil {
@@ -204,11 +212,11 @@ func (s StaffAccess) CheckMaker(p Proposal) error {
 // MakerMayPropose reports whether the maker, as they are now, may still make the
 // proposal. If not, it lapses.
 func (p Proposal) MakerMayPropose(maker login.Person) bool {
-	return !maker.Disabled && May(Role(maker.Role), ProposalMake) && May(Role(maker.Role), p.Kind.Action())
+	return !maker.Disabled && May(Role(maker.Role), ProposalMake) && May(Role(maker.Role), p.Action())
 }
 
 func refuseMaker(p Proposal) *Refusal {
-	return Refuse("proposal %d lapsed, because the login of %s was disabled or may no longer propose this: somebody else has to make it again", p.ID, personOf(p.Maker))
+	return Refuse("proposal %d expired, because the login of %s was disabled or may no longer propose this: somebody else has to make it again", p.ID, personOf(p.Maker))
 }
 
 // approvalConflict returns why a checker can never approve what a maker proposes; nil if
@@ -226,7 +234,7 @@ func (s StaffAccess) approvalConflict(maker, checker string) *Refusal {
 		switch {
 		case g.Actor != checker:
 		case g.WithoutApproval:
-			return Refuse("you gave %s access without a second person: somebody else has to approve what they propose", personOf(maker))
+			return Refuse("you gave %s access without a second approval: somebody else has to approve what they propose", personOf(maker))
 		case g.SawPassword:
 			return Refuse("you were shown the password of %s: somebody else has to approve what they propose", personOf(maker))
 		}

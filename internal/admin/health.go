@@ -21,6 +21,8 @@ type Health struct {
 	// WaitingJobs are the bulk renewals that were interrupted and wait for their
 	// operators.
 	Maintenance Maintenance
+	// Restore is the restore of the store that has not been dealt with.
+	Restore     Restore
 	WaitingJobs []WaitingJob
 
 	// OverdueReviews is how many operations have been in review for ReviewDue or
@@ -36,6 +38,9 @@ type CertificateHealth struct {
 	Days              int
 	Expired, Expiring bool
 	KeyFile           string
+	// Missing: none was ordered yet. Problem is why the newest one is not in use; "" if it is.
+	Missing bool
+	Problem string
 	// OpenKeyMode is the key file's mode if every user of the machine can read it.
 	OpenKeyMode string
 }

@@ -1,9 +1,7 @@
 package admin
 
 import (
-	"bufio"
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -12,11 +10,35 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/sheet"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// importColumns is the header of a file of subscribers.
+// importColumns are the columns of a file of subscribers, in any order.
 var importColumns = []string{"lco", "subscriber_id", "mobile", "name", "plan_id", "expiry"}
+
+// contactColumns may be there, too.
+var contactColumns = []string{"email", "area", "address", "box_number", "notes"}
+
+// importHeadings are all columns with other titles for them.
+var importHeadings = []sheet.Heading{
+	{Name: "lco", Also: []string{"LCO ID", "Operator ID"}},
+	{Name: "subscriber_id", Also: []string{"Subscriber number", "Subscriber No", "Customer ID"}},
+	{Name: "mobile", Also: []string{"Mobile number", "Mobile No", "Phone", "Phone number", "Phone No"}},
+	{Name: "name", Also: []string{"Full name", "Customer name", "Subscriber name"}},
+	{Name: "plan_id", Also: []string{"Plan", "Plan code"}},
+	{Name: "expiry", Also: []string{"Expiry date", "Expires"}},
+	{Name: "email", Also: []string{"E-mail", "E-mail address"}},
+	{Name: "area", Also: []string{"Locality", "Ward"}},
+	{Name: "address"},
+	{Name: "box_number", Also: []string{"Box No", "STB", "STB number", "STB No"}},
+	{Name: "notes"},
+}
+
+// maxImport is how many bytes a file may have.
+const maxImport = 256 << 20
 
 // importBatch is how many subscribers share a transaction: enough to be fast, few enough
 // not to delay requests.
@@ -31,6 +53,8 @@ type ImportRow struct {
 	Name         string
 	PlanID       string
 	Expires      time.Time
+	// Contact has the columns that may be missing; its name is Name.
+	Contact operation.Contact
 }
 
 // ImportResult is the store's check of a row.
@@ -49,21 +73,22 @@ type RowError struct {
 
 // ImportReport is the result of importing a file.
 type ImportReport struct {
+	Ignored  []string // titles of columns that are not used
 	Rows     int
 	Added    int
 	Known    int
 	Problems []RowError
 }
 
-// ImportSubscribers imports a CSV file of subscribers. All errors are reported together,
+// ImportSubscribers imports subscribers from a CSV or XLSX file. All errors are reported together,
 // and with one error nothing is imported. Known rows are skipped, so that a file can be
 // imported again. With check set nothing is changed.
 func (s *Service) ImportSubscribers(ctx context.Context, file io.Reader, check bool, progress func(done, total int)) (ImportReport, error) {
-	lines, err := readImport(file)
+	lines, ignored, err := readImport(file)
 	if err != nil {
 		return ImportReport{}, err
 	}
-	report := ImportReport{Rows: len(lines)}
+	report := ImportReport{Ignored: ignored, Rows: len(lines)}
 	fresh := make([]ImportRow, 0, len(lines))
 	for chunk := range slices.Chunk(lines, importBatch) {
 		rows := make([]ImportRow, len(chunk))
@@ -130,92 +155,118 @@ type importLine struct {
 }
 
 // readImport reads a file's lines and checks each by itself.
-func readImport(file io.Reader) ([]importLine, error) {
-	// Spreadsheets write a byte order mark.
-	text := bufio.NewReader(file)
-	if mark, err := text.Peek(3); err == nil && string(mark) == "\ufeff" {
-		_, _ = text.Discard(len(mark))
+func readImport(file io.Reader) (lines []importLine, ignored []string, err error) {
+	rows, err := sheet.Read(file, sheet.Limits{Bytes: maxImport, Rows: sheet.MaxRows})
+	var unreadable *sheet.Unreadable
+	if errors.As(err, &unreadable) {
+		return nil, nil, Refuse(unreadable.Form, unreadable.Args...)
 	}
-	reader := csv.NewReader(text)
-	reader.FieldsPerRecord = -1
-	header, err := reader.Read()
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, Refuse("the file is not CSV: %v", err)
+	if err != nil {
+		return nil, nil, err
 	}
-	if !slices.Equal(header, importColumns) {
-		return nil, Refuse("the first line is not the header %s", strings.Join(importColumns, ","))
+	header := strings.Join(importColumns, ",")
+	if len(rows) == 0 {
+		return nil, nil, Refuse("the file is empty; its first line has to be the header %s", header)
 	}
-	var lines []importLine
-	seen := map[string]int{}
-	for {
-		record, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return lines, nil
+	if rows[0].Broken {
+		return nil, nil, Refuse("the file is not CSV: the quotation marks of its first line do not fit")
+	}
+	columns := sheet.FindColumns(rows[0].Cells, importHeadings...)
+	if len(columns.Twice) > 0 {
+		return nil, nil, Refuse("the header has these columns twice: %s", strings.Join(columns.Twice, ", "))
+	}
+	var missing []string
+	for _, name := range importColumns {
+		if !columns.Has(name) {
+			missing = append(missing, name)
 		}
-		var broken *csv.ParseError
-		if errors.As(err, &broken) {
-			lines = append(lines, importLine{ImportRow{Line: broken.StartLine}, []string{"it is not CSV: " + broken.Err.Error()}})
+	}
+	if len(missing) > 0 {
+		return nil, nil, Refuse("the first line is not the header %s: it lacks %s", header, strings.Join(missing, ", "))
+	}
+	seen := map[string]int{}
+	for _, row := range rows[1:] {
+		if row.Broken {
+			lines = append(lines, importLine{ImportRow{Line: row.Line}, []string{"it is not CSV: its quotation marks do not fit"}})
 			continue
 		}
-		if err != nil {
-			return nil, fmt.Errorf("read the file: %w", err)
-		}
-		at, _ := reader.FieldPos(0)
-		lines = append(lines, readImportLine(at, record, seen))
+		lines = append(lines, readImportLine(row, columns, seen))
 	}
+	return lines, columns.Ignored, nil
 }
 
 // readImportLine reads one line. An invalid field is left empty, so that the rest of the
 // line can still be checked against the store.
-func readImportLine(at int, record []string, seen map[string]int) importLine {
-	line := importLine{ImportRow: ImportRow{Line: at}}
-	if len(record) != len(importColumns) {
-		line.problems = []string{fmt.Sprintf("it has %d fields; want %d", len(record), len(importColumns))}
+func readImportLine(row sheet.Row, columns sheet.Columns, seen map[string]int) importLine {
+	line := importLine{ImportRow: ImportRow{Line: row.Line}}
+	if len(row.Cells) != columns.Width() {
+		line.problems = []string{fmt.Sprintf("it has %d fields; want %d", len(row.Cells), columns.Width())}
 		return line
 	}
+	field := func(name string) string { return columns.Cell(row, name) }
 	addProblem := func(format string, args ...any) { line.problems = append(line.problems, fmt.Sprintf(format, args...)) }
-	for i := range record {
-		record[i] = strings.TrimSpace(record[i])
-	}
 	once := func(what, value string) {
 		if earlier, twice := seen[what+value]; twice {
 			addProblem("%s %s is on line %d already", what, value, earlier)
 			return
 		}
-		seen[what+value] = at
+		seen[what+value] = row.Line
 	}
 	var err error
-	if line.OperatorID, err = strconv.ParseInt(record[0], 10, 64); err != nil || line.OperatorID < 1 {
+	if line.OperatorID, err = strconv.ParseInt(field("lco"), 10, 64); err != nil || line.OperatorID < 1 {
 		line.OperatorID = 0
-		addProblem("lco %q is not an operator's id", record[0])
+		addProblem("lco %q is not an operator's id", field("lco"))
 	}
-	if digits(record[1], 6, 10) {
-		line.SubscriberID = record[1]
+	if id := field("subscriber_id"); digits(id, 6, 10) {
+		line.SubscriberID = id
 		once("subscriber_id", line.SubscriberID)
 	} else {
-		addProblem("subscriber_id %q is not 6 to 10 digits", record[1])
+		addProblem("subscriber_id %q is not 6 to 10 digits", id)
 	}
-	if digits(record[2], 10, 10) {
-		line.Mobile = record[2]
+	if mobile, ok := subscription.ReadMobile(field("mobile")); ok {
+		line.Mobile = mobile
 		once("mobile", line.Mobile)
 	} else {
-		addProblem("mobile %q is not 10 digits", record[2])
+		addProblem("mobile %q is not 10 digits", field("mobile"))
 	}
-	line.Name = record[3]
+	line.Name = field("name")
 	if err := checkText("name", line.Name, 1, 100); err != nil {
 		addProblem("%v", err)
 	}
-	if err := checkText("plan_id", record[4], 1, 100); err != nil {
+	if err := checkText("plan_id", field("plan_id"), 1, 100); err != nil {
 		addProblem("%v", err)
 	} else {
-		line.PlanID = record[4]
+		line.PlanID = field("plan_id")
 	}
-	if line.Expires, err = readExpiry(record[5]); err != nil {
+	if line.Expires, err = readExpiry(field("expiry")); err != nil {
 		addProblem("%v", err)
 	} else if year := line.Expires.Year(); year < 2000 || year > 2100 {
-		addProblem("expiry %q is not in the years 2000 to 2100", record[5])
+		addProblem("expiry %q is not in the years 2000 to 2100", field("expiry"))
 	}
+	line.readContact(columns, field)
 	return line
+}
+
+// readContact reads the columns that may be missing.
+func (line *importLine) readContact(columns sheet.Columns, field func(string) string) {
+	fields := map[string]string{"full_name": "-"} // the name has been checked
+	for _, column := range contactColumns {
+		if columns.Has(column) {
+			fields[column] = field(column)
+		}
+	}
+	contact, err := operation.ParseContact(fields)
+	contact.Name, line.Contact = line.Name, contact
+	if err == nil {
+		return
+	}
+	wrong, _ := fault.From(err).Data["fields"].(map[string]string)
+	for _, column := range contactColumns {
+		if problem := wrong[column]; problem != "" {
+			line.problems = append(line.problems, fmt.Sprintf("%s: %s", column, strings.ToLower(problem[:1])+strings.TrimSuffix(problem[1:], ".")))
+		}
+	}
+	line.Contact = operation.Contact{}
 }
 
 func digits(text string, minLen, maxLen int) bool {

@@ -167,9 +167,16 @@ func (s *Service) HasApprover(ctx context.Context, id int64) (bool, error) {
 func (s *Service) Approvable(ctx context.Context) (func(Proposal) error, error) {
 	staff, err := s.store.StaffAccess(ctx)
 	return func(p Proposal) error {
-		if err := s.permit(p.Kind.Action()); err != nil {
+		if err := s.permit(p.Action()); err != nil {
 			return err
 		}
 		return staff.MayApprove(p, s.actor, s.now(), s.limits.NewLoginWait)
 	}, err
+}
+
+// HasFinanceApprover reports whether somebody in finance can approve the amounts that this
+// service's actor proposes.
+func (s *Service) HasFinanceApprover(ctx context.Context) (bool, error) {
+	staff, err := s.store.StaffAccess(ctx)
+	return staff.HasFinanceApprover(s.actor), err
 }

@@ -85,9 +85,9 @@ func (o *OwnerService) ChangeLogin(ctx context.Context, id int64, change LoginCh
 	case err != nil:
 		return person, err
 	case id == o.ownerID && change.Role != nil && *change.Role != person.Role:
-		return person, Refuse("nobody changes their own role")
+		return person, Refuse("you cannot change your own role")
 	case id == o.ownerID && change.Disabled != nil && *change.Disabled:
-		return person, Refuse("nobody switches their own login off")
+		return person, Refuse("you cannot disable your own login")
 	}
 	return o.service.ChangeLogin(ctx, id, change)
 }
@@ -145,6 +145,11 @@ func (o *OwnerService) RevokeKey(ctx context.Context, id int64) error {
 // Operator returns the operator's account.
 func (o *OwnerService) Operator(ctx context.Context) (subscription.Operator, error) {
 	return o.service.Operator(ctx, o.operatorID)
+}
+
+// SetReceiptDetails sets the address and the GSTIN that stand on the operator's receipts.
+func (o *OwnerService) SetReceiptDetails(ctx context.Context, address, gstin string) (subscription.Operator, error) {
+	return o.service.ChangeOperator(ctx, o.operatorID, OperatorChange{Address: &address, GSTIN: &gstin})
 }
 
 // RequireSecondFactor requires a second factor of all the operator's people. Only staff

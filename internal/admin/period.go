@@ -52,8 +52,9 @@ func (m Month) Ends() time.Time {
 type ClosedPeriod struct {
 	OperatorID int64
 	Month      Month
-	// Operations is how many earned a commission, Amount their sum.
+	// Operations is how many earned a commission, Reversals how many took one back, Amount the sum.
 	Operations int64
+	Reversals  int64
 	Amount     money.Amount
 	ClosedBy   string
 	ClosedAt   time.Time
@@ -87,6 +88,16 @@ func RefuseOpenOperations(month Month, transactions []string) *Refusal {
 	}
 	return Refuse("%s cannot be closed while operations from before its end are open: %s; wait until they are settled, or settle them",
 		month, strings.Join(transactions, ", "))
+}
+
+// RefuseOpenReversals refuses to close a month because of reversals without an outcome.
+func RefuseOpenReversals(month Month, references []string) *Refusal {
+	if n := len(references); n > openNamed {
+		return Refuse("%s cannot be closed while reversals from before its end have no outcome: %s and %d more; wait until the provider has answered, or settle them",
+			month, strings.Join(references[:openNamed], ", "), n-openNamed)
+	}
+	return Refuse("%s cannot be closed while reversals from before its end have no outcome: %s; wait until the provider has answered, or settle them",
+		month, strings.Join(references, ", "))
 }
 
 // RefuseClosed refuses to close a month that is closed, or in which the operator had no

@@ -23,6 +23,7 @@ const (
 	ProposedTopUp      ProposalKind = "topup"
 	ProposedAdjustment ProposalKind = "adjust"
 	ProposedSettlement ProposalKind = "settle"
+	ProposedReversal   ProposalKind = "reverse"
 	ProposedPlan       ProposalKind = "plan"
 	// A login that may approve: see loginproposals.go.
 	ProposedLogin    ProposalKind = "login"
@@ -31,13 +32,22 @@ const (
 	ProposedTOTP     ProposalKind = "totp"
 )
 
-// Action is the staff action that a proposal of this kind carries out. Its maker and its
-// approver must both have the right to it.
-func (k ProposalKind) Action() Action {
+// Action is the staff action that the proposal carries out. Its maker and its approver must
+// both have the right to it.
+func (p Proposal) Action() Action {
+	if p.SettlesReversal() {
+		return ReversalSettle
+	}
 	return map[ProposalKind]Action{
 		ProposedTopUp: WalletTopUp, ProposedAdjustment: WalletAdjust, ProposedSettlement: ReviewSettle, ProposedPlan: PlanSet,
-		ProposedLogin: LoginCreate, ProposedRole: LoginSet, ProposedPassword: LoginResetPassword, ProposedTOTP: LoginResetTOTP,
-	}[k]
+		ProposedReversal: OperationReverse,
+		ProposedLogin:    LoginCreate, ProposedRole: LoginSet, ProposedPassword: LoginResetPassword, ProposedTOTP: LoginResetTOTP,
+	}[p.Kind]
+}
+
+// SettlesReversal reports whether a settlement is that of a reversal, which its TransactionID names.
+func (p Proposal) SettlesReversal() bool {
+	return p.Kind == ProposedSettlement && operation.IsReversalReference(p.TransactionID)
 }
 
 // ProposalStatus is the status of a proposal.
@@ -57,11 +67,12 @@ type Proposal struct {
 	ID         int64
 	Kind       ProposalKind
 	OperatorID int64
-	// Amount is the amount moved; for a settlement, the operation's price.
+	// Amount is the amount moved; for a settlement or a reversal, the operation's price.
 	Amount money.Amount
 	// Reference is the reference of a top-up.
 	Reference string
-	// TransactionID and Confirm belong to a settlement.
+	// TransactionID belongs to a settlement or a reversal, Confirm to a settlement. The settlement of
+	// a reversal has the reversal's reference; Confirm says that it was undone.
 	TransactionID string
 	Confirm       bool
 	// Subject is what a proposal that moves no money changes, such as plan FAMILY-1;
@@ -88,8 +99,8 @@ func (p Proposal) UniqueKey() string {
 	switch p.Kind {
 	case ProposedTopUp:
 		return "topup " + NormaliseReference(p.Reference)
-	case ProposedSettlement:
-		return "settle " + p.TransactionID
+	case ProposedSettlement, ProposedReversal:
+		return string(p.Kind) + " " + p.TransactionID
 	case ProposedAdjustment:
 		return fmt.Sprintf("adjust %s %s", p.Amount, p.Reason)
 	}
@@ -127,6 +138,9 @@ type Approval struct {
 	CarryOut StaffAction
 	// Settlement is for a proposed settlement.
 	Settlement operation.Settlement
+	// Reversal is for a proposed reversal, ReversalSettlement for the proposed settlement of one.
+	Reversal           ReversalRequest
+	ReversalSettlement ReversalSettlement
 	// Account is for a proposal to create a login, PasswordHash for one to reset a
 	// password. The password is generated at the approval.
 	Account      login.Account
@@ -147,9 +161,11 @@ type ActionResult struct {
 	// Why is why an amount needs approval; nil where it does not.
 	Why *ApprovalNeeded
 	// The new state, where the action was done: the wallet after a top-up or an
-	// adjustment, the operation after a settlement, the plan, or the login's person.
+	// adjustment, the operation after a settlement, the reversal that was requested or settled, the plan, or the
+	// login's person.
 	Wallet    subscription.Wallet
 	Operation operation.Operation
+	Reversal  operation.Reversal
 	Plan      subscription.Plan
 	Person    login.Person
 	// Password is one that was generated for the person, to be shown once.
@@ -225,7 +241,7 @@ func (s *Service) proposeBecause(ctx context.Context, why *ApprovalNeeded, p Pro
 }
 
 func (s *Service) propose(ctx context.Context, p Proposal) (ActionResult, error) {
-	if err := s.permit(p.Kind.Action()); err != nil {
+	if err := s.permit(p.Action()); err != nil {
 		return ActionResult{}, err
 	}
 	action := s.newAction(ProposalMake)
@@ -246,11 +262,16 @@ func (s *Service) Approve(ctx context.Context, id int64) (ActionResult, error) {
 	if p.Maker == s.actor {
 		return ActionResult{}, Refuse("proposal %d is your own: somebody else has to approve it", id)
 	}
-	approval := Approval{Action: s.newAction(ProposalApprove), Proposal: p, CarryOut: s.newAction(p.Kind.Action()), NewLoginWait: s.limits.NewLoginWait}
+	approval := Approval{Action: s.newAction(ProposalApprove), Proposal: p, CarryOut: s.newAction(p.Action()), NewLoginWait: s.limits.NewLoginWait}
 	// Both have one timestamp, so that the books and the audit log agree.
 	approval.CarryOut.At, approval.CarryOut.Reason, approval.CarryOut.Voucher = approval.Action.At, p.Reason, ""
-	if p.Kind == ProposedSettlement {
+	switch {
+	case p.SettlesReversal():
+		approval.ReversalSettlement = s.reversalSettlement(p.TransactionID, p.Confirm)
+	case p.Kind == ProposedSettlement:
 		approval.Settlement = settlementBy(approval.CarryOut, p.TransactionID, p.Confirm)
+	case p.Kind == ProposedReversal:
+		approval.Reversal = s.reversalRequest(p.TransactionID, approval.CarryOut.At)
 	}
 	if p.Kind == ProposedPlan {
 		if approval.Plan, err = s.approvedPlan(ctx, p, approval.CarryOut); err != nil {
@@ -318,7 +339,7 @@ func (p Proposal) CheckOpen() error {
 		if p.LapsedWithMaker() {
 			return refuseMaker(p)
 		}
-		return Refuse("proposal %d lapsed, because nobody decided it within %d hours: make it again", p.ID, int(ProposalLifetime.Hours()))
+		return Refuse("proposal %d expired, because nobody decided it within %d hours: make it again", p.ID, int(ProposalLifetime.Hours()))
 	}
 	return Refuse("proposal %d was %s already, by %s", p.ID, p.Status, p.Checker)
 }
@@ -357,8 +378,11 @@ func RefuseDuplicateProposal(open Proposal) *Refusal {
 	case ProposedTopUp:
 		return Refuse("reference %s waits for approval already: proposal %d of %s, for %s to operator %d; it has to be decided or withdrawn first",
 			open.Reference, open.ID, open.Maker, open.Amount, open.OperatorID)
-	case ProposedSettlement:
+	case ProposedSettlement, ProposedReversal:
 		what = Refuse("transaction %s", open.TransactionID)
+		if open.SettlesReversal() {
+			what = Refuse("reversal %s", open.TransactionID)
+		}
 	}
 	if open.Subject != "" {
 		return Refuse("%s waits for approval already: proposal %d of %s; it has to be decided or withdrawn first", open.Subject, open.ID, open.Maker)

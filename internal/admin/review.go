@@ -5,7 +5,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // newReasonedAction returns an action that needs a reason.
@@ -26,6 +28,14 @@ const ReviewDue = 24 * time.Hour
 
 // maxOverdueListed bounds the list of overdue reviews.
 const maxOverdueListed = 1000
+
+// Hold sums up operations that hold money.
+type Hold struct {
+	Count  int
+	Amount money.Amount
+	// Oldest is when the one that has been in its status for longest came to it.
+	Oldest time.Time
+}
 
 // OverdueReviews lists the operations that have been in review for ReviewDue or
 // longer, the oldest first.
@@ -85,6 +95,11 @@ func (s *Service) MissingAddons(ctx context.Context) ([]operation.Operation, err
 	return s.store.MissingAddons(ctx)
 }
 
+// AddonCalls counts the provider calls about the add-ons of operations, by operation.
+func (s *Service) AddonCalls(ctx context.Context, ids []string) (map[string]int, error) {
+	return s.store.AddonCalls(ctx, ids)
+}
+
 // CloseAddon ends the follow-up of an add-on. The operation keeps its warning: the add-on
 // was never delivered.
 func (s *Service) CloseAddon(ctx context.Context, transactionID, reason string) error {
@@ -93,4 +108,25 @@ func (s *Service) CloseAddon(ctx context.Context, transactionID, reason string) 
 		return err
 	}
 	return s.store.CloseAddon(ctx, action, transactionID)
+}
+
+// Adopt records an operation that the provider has carried out and the store has forgotten. It
+// is charged like the forgotten one, and found again under the client's key. adopted is false
+// if it is there already.
+func (s *Service) Adopt(ctx context.Context, a operation.Adoption, reason string) (op operation.Operation, adopted bool, err error) {
+	action, err := s.newReasonedAction(OperationAdopt, reason)
+	if err != nil {
+		return op, false, err
+	}
+	made, err := operation.Adopt(a, action.Actor, action.Reason, action.At)
+	if err != nil {
+		return op, false, err
+	}
+	if a.Main.Kind == operation.Activate {
+		// As for any activation, a number or id of an operator that was deleted long ago is free.
+		if _, err := s.store.ReleaseLapsed(ctx, []subscription.Claim{{Mobile: a.Main.Mobile, SubscriberID: a.Main.SubscriberID}}, action.At); err != nil {
+			return op, false, err
+		}
+	}
+	return s.store.AdoptOperation(ctx, action, made)
 }

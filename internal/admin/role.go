@@ -46,10 +46,15 @@ const (
 	WhitelistRemove Action = "whitelist remove"
 
 	SubscriberImport Action = "subscriber import"
+	SubscriberForget Action = "subscriber forget"
 
 	ReviewSettle   Action = "review settle"
 	ExceptionClose Action = "exception close"
+	OperationAdopt Action = "operation adopt"
 	AddonClose     Action = "addon close"
+
+	OperationReverse Action = "operation reverse"
+	ReversalSettle   Action = "reversal settle"
 
 	ProposalMake     Action = "proposal make"
 	ProposalApprove  Action = "proposal approve"
@@ -65,6 +70,13 @@ const (
 
 	MaintenanceOn  Action = "maintenance on"
 	MaintenanceOff Action = "maintenance off"
+
+	PaymentReject   Action = "payment reject"
+	StatementImport Action = "payment statement"
+
+	MasterKeyAdd    Action = "masterkey add"
+	MasterKeyRotate Action = "masterkey rotate"
+	MasterKeyRetire Action = "masterkey retire"
 )
 
 // rights lists the roles that may do an action. Without an entry, no role may.
@@ -95,10 +107,16 @@ var rights = map[Action][]Role{
 
 	// An imported subscriber has a subscription that was not paid for here.
 	SubscriberImport: {Administrator},
+	SubscriberForget: {Administrator},
 
 	ReviewSettle:   {Finance, Administrator},
 	ExceptionClose: {Support, Finance, Administrator},
 	AddonClose:     {Support, Administrator},
+	// The provider's list is believed, and the operator pays.
+	OperationAdopt: {Administrator},
+	// It moves money like a settlement.
+	OperationReverse: {Finance, Administrator},
+	ReversalSettle:   {Finance, Administrator},
 
 	// The proposer and the approver must also have the right to the proposed action.
 	ProposalMake:     {Finance, Administrator},
@@ -115,6 +133,13 @@ var rights = map[Action][]Role{
 
 	MaintenanceOn:  {Administrator},
 	MaintenanceOff: {Administrator},
+
+	PaymentReject:   {Finance, Administrator},
+	StatementImport: {Finance, Administrator},
+
+	MasterKeyAdd:    {Administrator},
+	MasterKeyRotate: {Administrator},
+	MasterKeyRetire: {Administrator},
 }
 
 // Actions lists all staff actions, by name.

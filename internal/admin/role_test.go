@@ -101,7 +101,7 @@ func TestRights_ByRole(t *testing.T) {
 			t.Errorf("an unknown role may %q", action)
 		}
 		// A role that moves money grants no access, and the other way round.
-		money := strings.HasPrefix(string(action), "wallet") || strings.HasPrefix(string(action), "proposal") || action == ReviewSettle || action == CommissionClose
+		money := strings.HasPrefix(string(action), "wallet") || strings.HasPrefix(string(action), "proposal") || strings.HasPrefix(string(action), "payment") || action == ReviewSettle || action == OperationReverse || action == ReversalSettle || action == CommissionClose
 		if May(Finance, action) != (money || action == ExceptionClose) {
 			t.Errorf("finance and %q: %v", action, May(Finance, action))
 		}

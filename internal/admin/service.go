@@ -45,13 +45,17 @@ type Service struct {
 	limits  Limits
 	// maxMonths is the longest term of a plan; zero is maxPlanMonths.
 	maxMonths int
+	// reversalAge: see WithReversalAge; zero is DefaultReversalAge.
+	reversalAge time.Duration
+	// reversalWait: see WithReversalWait.
+	reversalWait time.Duration
 	// stale: see WithoutStepUp.
 	stale bool
 }
 
 // NewService returns a Service for an actor who may do everything; WithRole restricts it.
 func NewService(store Store, vault Sealer, actor string, now func() time.Time) *Service {
-	return &Service{store: store, vault: vault, actor: actor, now: now}
+	return &Service{store: store, vault: vault, actor: actor, now: now, reversalWait: DefaultReversalWait}
 }
 
 func (s *Service) newAction(name Action) StaffAction {
@@ -117,6 +121,12 @@ func (c OperatorChange) Apply(operator subscription.Operator) subscription.Opera
 	if c.SecondFactorRequired != nil {
 		operator.SecondFactorRequired = *c.SecondFactorRequired
 	}
+	if c.Address != nil {
+		operator.Address = *c.Address
+	}
+	if c.GSTIN != nil {
+		operator.GSTIN = *c.GSTIN
+	}
 	return operator
 }
 
@@ -135,6 +145,20 @@ func checkTerms(change OperatorChange) error {
 	}
 	if a := change.LowBalance; a != nil && a.IsNegative() {
 		return Refuse("a low-balance threshold of %s is below zero", *a)
+	}
+	if a := change.Address; a != nil {
+		if err := checkText("operator's address", *a, 0, 200); err != nil {
+			return err
+		}
+	}
+	switch g := change.GSTIN; {
+	case g == nil || *g == "":
+	case utf8.RuneCountInString(*g) != subscription.GSTINLength:
+		return Refuse("%q has %d characters: a GSTIN has 15", *g, utf8.RuneCountInString(*g))
+	case !subscription.HasGSTINForm(*g):
+		return Refuse("%q is not a GSTIN: write its 15 characters in capital letters, such as 27AAPFU0939F1ZV", *g)
+	case !subscription.IsGSTIN(*g):
+		return Refuse("%q is not a GSTIN: its last character does not fit the others, so one of them is mistyped", *g)
 	}
 	return nil
 }
@@ -200,7 +224,7 @@ func RefuseDeleted(id int64) *Refusal {
 
 // RefuseSuspended refuses a change by a suspended operator's own people.
 func RefuseSuspended(id int64) *Refusal {
-	return Refuse("operator %d is suspended: its people can look at everything and change nothing until the MSO activates it again", id)
+	return Refuse("operator %d is suspended: its people can view everything but change nothing until the MSO reactivates it", id)
 }
 
 // RefuseUndelete refuses to undo the deletion of an operator that is not deleted, or
@@ -213,6 +237,12 @@ func RefuseUndelete(o subscription.Operator) *Refusal {
 }
 
 func stamp(t time.Time) string { return t.In(subscription.IST).Format("2006-01-02 15:04:05 -07:00") }
+
+// CreditUnder reads the top-up that has used the reference of another, in any spelling; false if
+// there is none.
+func (s *Service) CreditUnder(ctx context.Context, topUp TopUp) (before Credit, found bool, err error) {
+	return s.store.CreditUnder(ctx, topUp)
+}
 
 // TopUp credits an operator's wallet with money that arrived outside the API.
 func (s *Service) TopUp(ctx context.Context, topUp TopUp) (wallet subscription.Wallet, credited bool, err error) {
@@ -438,6 +468,16 @@ func (s *Service) Plans(ctx context.Context) ([]subscription.Plan, error) {
 // Keys lists an operator's keys, including revoked and expired ones.
 func (s *Service) Keys(ctx context.Context, operatorID int64) ([]access.Credential, error) {
 	return s.store.Keys(ctx, operatorID)
+}
+
+// FindKeys finds the keys of all operators by a whole key or the beginning of one. A
+// shorter text than the keys' common prefix finds none.
+func (s *Service) FindKeys(ctx context.Context, text string, limit int) ([]access.Credential, error) {
+	hint := access.HintPrefix(text)
+	if hint == "" {
+		return nil, nil
+	}
+	return s.store.FindKeys(ctx, hint, limit)
 }
 
 // Whitelist lists the addresses an operator may call from.

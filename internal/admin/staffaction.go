@@ -74,7 +74,7 @@ func (a StaffAction) withVoucherNote(reason string) string {
 
 // RefuseVoucher refuses an action that was done already.
 func RefuseVoucher(voucher string) *Refusal {
-	return Refuse("it was done already, under voucher %s: look into the books before it is done again", voucher)
+	return Refuse("it was already done under voucher %s: check the ledger before it is done again", voucher)
 }
 
 // DoneAlready reports whether an error is a RefuseVoucher.

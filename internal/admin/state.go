@@ -17,6 +17,7 @@ func OperatorState(o subscription.Operator) map[string]any {
 	return map[string]any{
 		"name": o.Name, "status": o.Status, "api": o.API, "rate_limit": o.RateLimit,
 		"commission_bps": o.CommissionBPS, "low_balance": o.LowBalance, "second_factor_required": o.SecondFactorRequired,
+		"address": o.Address, "gstin": o.GSTIN,
 	}
 }
 
@@ -73,6 +74,14 @@ func moment(t time.Time) string {
 	return t.In(subscription.IST).Format("2006-01-02 15:04:05")
 }
 
+// AdoptionState describes an adopted operation for the audit log.
+func AdoptionState(o operation.Operation) map[string]any {
+	return map[string]any{
+		"status": o.State, "addon_status": o.AddonState, "amount": o.Amount, "plan": o.PlanID, "subscriber": o.SubscriberID,
+		"carried_out_at": moment(o.CarriedOutAt), "expiry": moment(o.ExpiryPlanned),
+	}
+}
+
 // OperationState describes an operation for the audit log.
 func OperationState(o operation.Operation) map[string]any {
 	return map[string]any{"status": o.State, "reason": o.Reason, "addon_status": o.AddonState}
@@ -98,11 +107,13 @@ func ProposalState(p Proposal) map[string]any {
 		state["reference"] = p.Reference
 	case ProposedSettlement:
 		state["transaction_id"], state["confirm"] = p.TransactionID, p.Confirm
+	case ProposedReversal:
+		state["transaction_id"] = p.TransactionID
 	}
 	return state
 }
 
 // PeriodState describes a closed month for the audit log.
 func PeriodState(p ClosedPeriod) map[string]any {
-	return map[string]any{"operations": p.Operations, "amount": p.Amount}
+	return map[string]any{"operations": p.Operations, "reversals": p.Reversals, "amount": p.Amount}
 }

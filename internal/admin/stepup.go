@@ -40,6 +40,8 @@ var stepUps = map[Action]struct {
 	ProposalWithdraw: {StepUpNever, "a withdrawn proposal moves nothing"},
 	ExceptionClose:   {StepUpNever, "it records what a person found, and moves nothing"},
 	AddonClose:       {StepUpNever, "it ends a follow-up, and moves nothing"},
+	PaymentReject:    {StepUpNever, "it moves nothing, and the payment can be announced again"},
+	StatementImport:  {StepUpNever, "it moves nothing: the top-ups that follow need a step-up"},
 	MaintenanceOn:    {StepUpNever, "it stops new operations"},
 }
 

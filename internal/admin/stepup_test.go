@@ -104,6 +104,7 @@ func TestStepUpFor_EveryActionUnlessListed(t *testing.T) {
 		OperatorSet: StepUpIfWidening, LoginSet: StepUpIfWidening, KeyPermit: StepUpIfWidening,
 		KeyRevoke: StepUpNever, WhitelistRemove: StepUpNever, ProposalDecline: StepUpNever, ProposalWithdraw: StepUpNever,
 		ExceptionClose: StepUpNever, AddonClose: StepUpNever, MaintenanceOn: StepUpNever,
+		PaymentReject: StepUpNever, StatementImport: StepUpNever,
 	}
 	for _, action := range Actions() {
 		if got := StepUpFor(action); got != listed[action] {

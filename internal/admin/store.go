@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"time"
@@ -37,14 +38,17 @@ type Store interface {
 	// across all operators. Repeated with the same reference, amount and operator, it
 	// changes nothing and returns credited false.
 	TopUp(ctx context.Context, action StaffAction, topUp TopUp) (wallet subscription.Wallet, credited bool, err error)
+	// CreditUnder reads the top-up that has used the reference of another; false if there is none.
+	CreditUnder(ctx context.Context, topUp TopUp) (before Credit, found bool, err error)
 	// Adjust moves a wallet's balance by an amount of either sign, never below
 	// zero, once per reference if there is one, compared as a top-up's is. Repeated with
 	// the same reference, amount and operator, it changes nothing and returns booked false.
 	Adjust(ctx context.Context, action StaffAction, adjustment Adjustment) (wallet subscription.Wallet, booked bool, err error)
 	Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error)
-	// MovedWithoutApproval adds up what was moved without approval. TopUp, Adjust and
-	// SettleReview add to it; ApproveProposal does not. If the actor has limits and
-	// StaffAction.CheckAmount returns an *ApprovalNeeded, they return it and change nothing.
+	// MovedWithoutApproval adds up what was moved without approval. TopUp, Adjust, SettleReview,
+	// RequestReversal and SettleReversalByReview add to it; ApproveProposal does not. If the actor
+	// has limits and StaffAction.CheckAmount returns an *ApprovalNeeded, they return it and change
+	// nothing.
 	MovedWithoutApproval(ctx context.Context, query MovedQuery) (MovedWithoutApproval, error)
 
 	// Propose stores a proposal. An open one with the same UniqueKey is returned if it is
@@ -92,6 +96,8 @@ type Store interface {
 	PermitKey(ctx context.Context, action StaffAction, id int64, permissions access.Permissions) error
 	Key(ctx context.Context, id int64) (access.Credential, error)
 	Keys(ctx context.Context, operatorID int64) ([]access.Credential, error)
+	// FindKeys reads the keys of all operators whose hint begins with a text, newest first.
+	FindKeys(ctx context.Context, hint string, limit int) ([]access.Credential, error)
 
 	// AllowAddress adds an entry to an operator's whitelist, of at most limit entries. An
 	// entry that is listed already is left as it is.
@@ -130,14 +136,50 @@ type Store interface {
 	// longer, the oldest first; CountOverdueReviews counts them.
 	OverdueReviews(ctx context.Context, since time.Time, limit int) ([]operation.Operation, error)
 	CountOverdueReviews(ctx context.Context, since time.Time) (int, error)
+	// Holds sums up the operations that hold money, by status; a status without any is left out.
+	Holds(ctx context.Context) (map[operation.State]Hold, error)
 	// Exceptions lists what only a person can decide; closed ones too, if closed is set.
 	Exceptions(ctx context.Context, closed bool) ([]ExceptionEntry, error)
 	CloseException(ctx context.Context, action StaffAction, id int64) error
 	// MissingAddons lists the combos whose add-on is being followed up.
 	MissingAddons(ctx context.Context) ([]operation.Operation, error)
+	// AddonCalls counts the provider calls about the add-ons of operations, by operation.
+	AddonCalls(ctx context.Context, ids []string) (map[string]int, error)
 	CloseAddon(ctx context.Context, action StaffAction, transactionID string) error
 
+	// ReversalSnapshot reads what decides whether an operation can be reversed. RequestReversal reads
+	// it again, refuses by it, and records the reversal, for a node to carry out; until that has an
+	// outcome, no operation of the subscriber can begin. Its amount counts towards the limits.
+	ReversalSnapshot(ctx context.Context, transactionID string) (ReversalSnapshot, error)
+	RequestReversal(ctx context.Context, action StaffAction, request ReversalRequest) (operation.Reversal, error)
+	// Reversal reads a reversal by its reference, and refuses if there is none.
+	Reversal(ctx context.Context, reference string) (operation.Reversal, error)
+	Reversals(ctx context.Context, filter ReversalFilter) ([]operation.Reversal, error)
+	// SettleReversalByReview settles a reversal as a person has decided, or refuses by the
+	// settlement. Of a person and an answer of the provider, the first takes effect. Its amount
+	// counts towards the limits.
+	SettleReversalByReview(ctx context.Context, action StaffAction, settlement ReversalSettlement) (operation.Reversal, error)
+
+	// AdoptOperation records an operation that the provider has carried out and the store has
+	// forgotten, with its debit, charge and extension; false if it is there already. It
+	// refuses outside maintenance, and if the wallet does not hold the price, and returns
+	// operation.ErrStale if the subscriber is not as the operation was computed from.
+	AdoptOperation(ctx context.Context, action StaffAction, a operation.AdoptedOperation) (op operation.Operation, adopted bool, err error)
+	// OperationsByID reads those of the operations that exist, of any operator.
+	OperationsByID(ctx context.Context, ids []string) ([]operation.Operation, error)
+	// SubscriberNames reads the names of those of the subscribers that exist, of any operator.
+	SubscriberNames(ctx context.Context, ids []string) (map[string]string, error)
+	// SubscribersNamed reads the subscribers of any operator that have the id or the mobile
+	// number: two at most.
+	SubscribersNamed(ctx context.Context, id, mobile string) ([]operation.Subscriber, error)
+	// PlanVersions reads every version of every plan, by plan and version; UpdatedAt is
+	// since when it was the plan's.
+	PlanVersions(ctx context.Context) ([]subscription.Plan, error)
+
 	PasswordStore
+	ContactStore
+	KeyringStore
+	StatementStore
 
 	// FindSubscriber reads a subscriber of any operator.
 	FindSubscriber(ctx context.Context, id string) (operatorID int64, s operation.Subscription, err error)
@@ -148,6 +190,10 @@ type Store interface {
 	// CheckImport returns for each row the problem that prevents its import, or that it
 	// is known already; nothing is changed.
 	CheckImport(ctx context.Context, rows []ImportRow, now time.Time) ([]ImportResult, error)
+	// ForgetSubscriber replaces the personal data of a subscriber; see Service.ForgetSubscriber.
+	ForgetSubscriber(ctx context.Context, action StaffAction, id string, keep time.Duration) (Forgotten, error)
+	// ExportSubscriber reads all that the store has about a subscriber.
+	ExportSubscriber(ctx context.Context, id string) (SubscriberData, error)
 	// ImportSubscribers adds the rows that are not known yet, all or none.
 	ImportSubscribers(ctx context.Context, action StaffAction, rows []ImportRow) (added int, err error)
 
@@ -156,9 +202,26 @@ type Store interface {
 	// StartMaintenance switches maintenance mode on and interrupts the running bulk
 	// renewals. Once it has returned, no node makes a reservation. If the mode is on
 	// already, it changes the reason. EndMaintenance switches it off; false if it was off.
+	// While a restore is open it returns ErrRestored, unless the store is accepted as it is,
+	// or the caller has just compared it with the provider and found no difference; this
+	// ends the restore.
 	StartMaintenance(ctx context.Context, action StaffAction) (Maintenance, error)
-	EndMaintenance(ctx context.Context, action StaffAction, accepted bool) (ended bool, err error)
+	EndMaintenance(ctx context.Context, action StaffAction, accepted, compared bool) (ended bool, err error)
 	Maintenance(ctx context.Context) (Maintenance, error)
+
+	// StoreMark reads the store's mark, and AdvanceMark moves it.
+	StoreMark(ctx context.Context) (StoreMark, error)
+	AdvanceMark(ctx context.Context, advance MarkAdvance) (value int64, err error)
+	// LastKnown returns when the newest operation or staff action began; zero if there is none.
+	LastKnown(ctx context.Context) (time.Time, error)
+	// OpenRestore reads the restore that nobody has accepted or compared yet.
+	OpenRestore(ctx context.Context) (Restore, error)
+	// RecordRestore records a restore, switches maintenance mode on, interrupts the running
+	// bulk renewals, ends every login session, and moves the mark above a value. If a
+	// restore is open, that one stays. LogRestore writes the staff action of an open
+	// restore that was recorded without one.
+	RecordRestore(ctx context.Context, action StaffAction, restore Restore, above int64) (Maintenance, error)
+	LogRestore(ctx context.Context, action StaffAction) error
 
 	// FindAuditEntries lists audit entries, newest first.
 	FindAuditEntries(ctx context.Context, query AuditQuery) ([]AuditEntry, error)
@@ -173,6 +236,8 @@ type OperatorChange struct {
 	LowBalance    *money.Amount
 	// SecondFactorRequired demands a second factor of the operator's people.
 	SecondFactorRequired *bool
+	// Address and GSTIN stand on receipts. Empty removes them.
+	Address, GSTIN *string
 }
 
 // TopUp is money that was paid outside the API. The reference is the payment's own, and
@@ -211,20 +276,28 @@ type LedgerEntry struct {
 	Amount       money.Amount
 	BalanceAfter money.Amount
 	Description  string
-	// TransactionID is the operation that was paid for; empty for what staff moved.
+	// TransactionID is the operation that was paid for, or reversed; empty for what staff moved.
 	TransactionID string
 	CreatedAt     time.Time
 }
 
-// CommissionEntry is what one operation earned the MSO, at the rate of its time.
+// CommissionEntry is what one operation earned the MSO, at the rate of its time, or what its reversal
+// took back.
 type CommissionEntry struct {
 	TransactionID string
-	OperatorID    int64
-	Amount        money.Amount
-	RateBPS       int
-	CreatedAt     time.Time
-	// BegunAt is when the operation began; only pages have it.
+	// Reversal is the reference of the reversal; empty for what was earned. The amount is below zero.
+	Reversal   string
+	OperatorID int64
+	Amount     money.Amount
+	RateBPS    int
+	CreatedAt  time.Time
+	// BegunAt is when the operation began, or the reversal was requested; only pages have it.
 	BegunAt time.Time
+}
+
+// Cursor is the entry's position in a list.
+func (c CommissionEntry) Cursor() Cursor {
+	return Cursor{At: c.BegunAt, ID: cmp.Or(c.Reversal, c.TransactionID)}
 }
 
 // ListQuery selects a page of a list; a zero field selects all.
@@ -293,6 +366,11 @@ type OperationHistory struct {
 	operation.Operation
 	Events []OperationEvent
 	Calls  []OperationCall
+	// Reversals are the requests to undo it, oldest first; all but the last were refused.
+	Reversals []operation.Reversal
+	// EventsRemoved and CallsRemoved are when they were removed because they were old; zero if they
+	// were not.
+	EventsRemoved, CallsRemoved time.Time
 }
 
 // OperationEvent is one transition between states.

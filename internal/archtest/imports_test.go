@@ -40,8 +40,8 @@ var (
 	everywhere = []string{"..."}
 
 	forProviders = both(pure, []string{"internal/operation", "internal/catalogue"})
-	forStores    = both(forProviders, []string{"internal/access", "internal/login", "internal/admin", "internal/bulk", "internal/report", "internal/requestlog"})
-	forPages     = both(forStores, []string{"internal/telemetry", "internal/sheet"})
+	forStores    = both(forProviders, []string{"internal/access", "internal/login", "internal/admin", "internal/bulk", "internal/report", "internal/receipt", "internal/requestlog"})
+	forPages     = both(forStores, []string{"internal/reconcile", "internal/telemetry", "internal/sheet", "internal/bankstatement"})
 
 	netHTTP = []string{"net/http"}
 	drivers = []string{
@@ -62,7 +62,10 @@ var rules = []rule{
 	{path: "internal/strictjson", never: both(netHTTP, database), stdlib: true, noClock: true},
 	{path: "internal/telemetry", never: database},
 	{path: "internal/integrity", never: both(netHTTP, database), stdlib: true, noClock: true},
+	{path: "internal/acmecert", never: database, noClock: true},
+	{path: "internal/retention", never: both(netHTTP, database), stdlib: true, noClock: true},
 	{path: "internal/fileowner", never: both(netHTTP, database), stdlib: true, noClock: true},
+	{path: "internal/filesync", never: both(netHTTP, database), stdlib: true, noClock: true},
 	{path: "internal/failpoint", never: both(netHTTP, database), stdlib: true, noClock: true},
 	{path: "client", allowed: []string{"signing"}, never: database},
 
@@ -83,12 +86,13 @@ var rules = []rule{
 		path: "internal/admin",
 		allowed: []string{
 			"internal/access", "internal/login", "internal/operation", "internal/catalogue",
-			"internal/subscription", "internal/money", "internal/fault",
+			"internal/subscription", "internal/money", "internal/fault", "internal/sheet",
 		},
 		never:   both(netHTTP, database),
 		noClock: true,
 	},
-	{path: "internal/bulk", allowed: both(pure, []string{"internal/operation"}), never: both(netHTTP, database), noClock: true},
+	{path: "internal/reconcile", allowed: both(pure, []string{"internal/operation", "internal/admin"}), never: both(netHTTP, database), noClock: true},
+	{path: "internal/bulk", allowed: both(pure, []string{"internal/operation", "internal/sheet"}), never: both(netHTTP, database), noClock: true},
 
 	// What pages read, and the files that they hand out.
 	{
@@ -97,17 +101,23 @@ var rules = []rule{
 		never:   both(netHTTP, database),
 		noClock: true,
 	},
+	{path: "internal/bankstatement", allowed: []string{"internal/money", "internal/subscription", "internal/sheet"}, never: both(netHTTP, database), noClock: true},
+	{path: "internal/receipt", allowed: []string{"internal/money", "internal/subscription"}, never: both(netHTTP, database), noClock: true},
 	{path: "internal/sheet", allowed: []string{"internal/money", "internal/subscription"}, never: both(netHTTP, database), noClock: true},
 	{path: "internal/requestlog", allowed: both(pure, []string{"internal/telemetry"}), never: both(netHTTP, database), noClock: true},
 
 	// What reaches outside, and implements what the deciding packages declare.
-	{path: "internal/provider/*", allowed: both(forProviders, []string{"internal/fileowner"})},
+	{path: "internal/provider/*", allowed: both(forProviders, []string{"internal/fileowner", "internal/filesync"})},
 	{path: "internal/provider/providertest", allowed: forProviders, testsOnly: true},
-	{path: "internal/store/*", allowed: both(forStores, []string{"internal/fileowner", "internal/integrity", "internal/store/sqlstore"}), never: netHTTP, noClock: true},
-	{path: "internal/store/sqlstore", allowed: both(forStores, []string{"internal/integrity"}), never: both(netHTTP, drivers), noClock: true},
-	{path: "internal/store/storetest", allowed: both(forStores, []string{"internal/integrity"}), never: netHTTP, noClock: true, testsOnly: true},
+	{path: "internal/replica", allowed: []string{"internal/fileowner", "internal/filesync"}, never: drivers},
+	{path: "internal/store/*", allowed: both(forStores, []string{"internal/fileowner", "internal/filesync", "internal/integrity", "internal/retention", "internal/acmecert", "internal/store/sqlstore"}), never: netHTTP, noClock: true},
+	{path: "internal/store/sqlstore", allowed: both(forStores, []string{"internal/integrity", "internal/retention", "internal/acmecert"}), never: both(netHTTP, drivers), noClock: true},
+	{path: "internal/store/storetest", allowed: both(forStores, []string{"internal/integrity", "internal/retention", "internal/acmecert"}), never: netHTTP, noClock: true, testsOnly: true},
 	{path: "internal/store/sqlitetest", allowed: []string{"internal/store/*", "internal/store/storetest"}, never: netHTTP, noClock: true, testsOnly: true, testing: true},
 	{path: "internal/store/pgtest", never: netHTTP, testsOnly: true},
+
+	// The files of backups.
+	{path: "internal/backup", never: both(netHTTP, database), noClock: true},
 
 	// What proves the rows of a store by rules of its own.
 	{path: "internal/audit", allowed: []string{"internal/money", "internal/subscription", "internal/fault"}, never: netHTTP, noClock: true},
@@ -136,6 +146,10 @@ var rules = []rule{
 	// What puts it all together: one node, and a demo around it.
 	{path: "internal/server", allowed: everywhere},
 	{path: "internal/demo", allowed: everywhere},
+
+	// What tests a client: the service behind a bad connection.
+	{path: "internal/certify", allowed: everywhere},
+	{path: "internal/certify/line", never: database, stdlib: true},
 
 	// The commands, and what drives the whole from outside. Nobody leans on it.
 	{path: "cmd/coax", allowed: everywhere, testsOnly: true},

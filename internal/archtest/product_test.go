@@ -20,6 +20,10 @@ func TestProduct_LinksNoTestOrBenchPackage(t *testing.T) {
 		if path == "testing" || strings.HasPrefix(path, "testing/") {
 			t.Errorf("cmd/coax links %s", path)
 		}
+		// Only the tag manpages may link what renders man pages.
+		if strings.Contains(path, "md2man") || strings.HasSuffix(path, "cobra/doc") {
+			t.Errorf("cmd/coax links %s, which renders man pages", path)
+		}
 		if !ours || folder == "cmd/coax" {
 			continue
 		}

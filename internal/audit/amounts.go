@@ -23,7 +23,7 @@ func (a *auditor) readAmounts() {
 	amounts := open(a, "staff_amounts", `
 		SELECT m.act_id, m.at, m.person, m.operator_id, m.amount_paise, a.actor, a.action, a.at, a.operator_id, a.before_state, a.after_state, o.amount_paise
 		  FROM staff_amounts m JOIN staff_acts a ON a.id = m.act_id
-		  LEFT JOIN operations o ON a.action = 'review settle' AND o.id = substr(a.subject, 11)
+		  LEFT JOIN operations o ON a.action IN ('review settle', 'operation reverse', 'reversal settle') AND o.id = substr(a.subject, 11)
 		 ORDER BY m.act_id`,
 		func(row scanner, c *counted) int64 {
 			row(&c.id, &c.at, &c.person, &c.operator, &c.amount, &c.actor, &c.action, &c.actAt, &c.actOperator, &c.before, &c.after, &c.cost)
@@ -36,7 +36,7 @@ func (a *auditor) readAmounts() {
 			switch c.action {
 			case "wallet topup", "wallet adjust":
 				want = strings.TrimPrefix(moved(&staffAction{before: c.before, after: c.after}), "-")
-			case "review settle":
+			case "review settle", "operation reverse", "reversal settle":
 				want = rupees(c.cost.Int64)
 			}
 			if want != rupees(c.amount) || c.at != c.actAt || c.operator != c.actOperator || c.person != personOf(c.actor) {

@@ -22,7 +22,7 @@ import (
 
 // generation is the newest schema that this audit can read. A store that needs a newer
 // binary is refused.
-const generation = 2
+const generation = 3
 
 // maxViolations bounds the violations that are listed. The rest is counted.
 const maxViolations = 100_000
@@ -110,8 +110,8 @@ func (s Settings) Run(ctx context.Context, snapshot Snapshot, now time.Time, pro
 		return Report{}, err
 	}
 	for _, step := range []func(){
-		a.readPlans, a.readMasterKeys, a.readStaffActions, a.readDigests, a.readOperators, a.readKeys, a.readWhitelists, a.readLogins, a.closeHistories,
-		a.readProposals, a.readAmounts, a.readPeriods, a.readOperations, a.closePeriods, a.readClosings, a.readWallets, a.readReferences, a.readSubscribers, a.readIdempotencyKeys, a.readMobiles,
+		a.readPlans, a.readMasterKeys, a.readStaffActions, a.readDigests, a.readRemovals, a.readOperators, a.readKeys, a.readWhitelists, a.readLogins, a.closeHistories,
+		a.readProposals, a.readAmounts, a.readPeriods, a.readOperations, a.closePeriods, a.readClosings, a.readWallets, a.readReferences, a.readAnnouncements, a.readSubscribers, a.readIdempotencyKeys, a.readMobiles,
 		a.readNonces, a.readRateCounters,
 	} {
 		step()
@@ -218,6 +218,11 @@ var (
 	migrationPasskeys  = migration{sqlite: 24, postgres: 19}
 	migrationAmounts   = migration{sqlite: 19, postgres: 14}
 	migrationIntegrity = migration{sqlite: 22, postgres: 17}
+	migrationAdopted   = migration{sqlite: 26, postgres: 21}
+	migrationRetention = migration{sqlite: 29, postgres: 24}
+	migrationDataKeys  = migration{sqlite: 28, postgres: 23}
+	migrationReceipts  = migration{sqlite: 30, postgres: 25} // with operators' addresses and GSTINs
+	migrationReversals = migration{sqlite: 33, postgres: 28}
 )
 
 // has reports whether a migration was applied to the store.

@@ -98,12 +98,16 @@ func (a *auditor) checkPrice(op *operation) {
 	if sold.retired {
 		a.found("M6", subject, "version %d of plan %s was retired; expected one that was sold", sold.version, op.plan)
 	}
-	if op.created < sold.since-clockSlackMS {
+	if op.reserved() < sold.since-clockSlackMS {
 		a.found("M6", subject, "it was reserved at %s from version %d of plan %s, which holds only since %s",
-			moment(op.created), sold.version, op.plan, moment(sold.since))
+			moment(op.reserved()), sold.version, op.plan, moment(sold.since))
 	}
-	if next != nil && op.created > next.since+queueSlackMS {
+	// An order may have been made before a plan was retired, and carried out after it.
+	if next != nil && op.adopted() && bool(next.retired) {
+		next = nil
+	}
+	if next != nil && op.reserved() > next.since+queueSlackMS {
 		a.found("M6", subject, "it was reserved at %s from version %d of plan %s, which version %d replaced at %s",
-			moment(op.created), sold.version, op.plan, next.version, moment(next.since))
+			moment(op.reserved()), sold.version, op.plan, next.version, moment(next.since))
 	}
 }

@@ -2,7 +2,6 @@ package audit_test
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -23,10 +22,7 @@ import (
 // proposal 11 has lapsed.
 func approvalStore(t testing.TB) fixture {
 	t.Helper()
-	closed := healthyStore(t)
-	s := openEnv(t, closed.path)
-	closed.keys = maps.Clone(closed.keys) // the other stores have them, too
-	s.now, s.keys = closed.now, closed.keys
+	closed, s := healthyEnv(t)
 	clerk := func(name string) *admin.Service {
 		return admin.NewService(s.store, nil, "web:"+name, func() time.Time { return closed.now }).
 			WithRole(admin.Finance, admin.Limits{ApprovalAbove: rupees("100")}).WithOrigin(netip.MustParseAddr("192.0.2.7"))
@@ -96,10 +92,7 @@ func (s *testEnv) giveAccess() {
 // topped a wallet up alone.
 func planStore(t testing.TB) fixture {
 	t.Helper()
-	closed := healthyStore(t)
-	s := openEnv(t, closed.path)
-	closed.keys = maps.Clone(closed.keys)
-	s.now, s.keys = closed.now, closed.keys
+	closed, s := healthyEnv(t)
 	clerk := func(name string) *admin.Service {
 		return admin.NewService(s.store, nil, "web:"+name, func() time.Time { return closed.now }).
 			WithRole(admin.Administrator, admin.Limits{ApprovalAbove: rupees("100"), Window: time.Hour, PriceChange: 20})

@@ -27,7 +27,7 @@ var staffDamage = []damage{
 	}, {
 		name: "an operator without its staff action", want: []string{"A9"}, subject: "lco 77",
 		sql: `INSERT INTO operators (id, name, status, api, rate_limit, commission_bps, low_balance_paise, version, created_at) VALUES (77, 'x', 'active', 'enabled', 60, 0, 0, 1, 0);
-		      INSERT INTO wallets VALUES (77, 0, 0, 0, 0)`,
+		      INSERT INTO wallets (operator_id, balance_paise, ledger_paise, entries, ledger_lines) VALUES (77, 0, 0, 0, 0)`,
 	}, {
 		name: "an operator made active again", want: []string{"A9"}, subject: "lco 5",
 		sql: `UPDATE operators SET status = 'active' WHERE id = 5`,

@@ -68,7 +68,7 @@ func (s fixture) fill(t *testing.T, text string) string {
 }
 
 func TestAudit_FindsDamage(t *testing.T) {
-	all := slices.Concat(moneyDamage, operationDamage, providerDamage, subscriberDamage, staffDamage, decisionDamage, admissionDamage, approvalDamage, loginDamage, integrityDamage)
+	all := slices.Concat(moneyDamage, operationDamage, providerDamage, subscriberDamage, staffDamage, decisionDamage, admissionDamage, approvalDamage, loginDamage, integrityDamage, adoptionDamage, reversalDamage, removalDamage, forgottenDamage, announcementDamage, receiptDamage)
 	for _, d := range all {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
@@ -147,13 +147,13 @@ var moneyDamage = []damage{
 		name: "a hold that is more than all there is", want: []string{"M3", "L2"}, subject: "lco 4",
 		sql: `UPDATE wallets SET ledger_paise = -5 WHERE operator_id = 4`,
 	}, {
-		name: "a missing ledger line", want: []string{"M4", "L1"}, subject: "operation {renew-1}",
+		name: "a missing ledger line", want: []string{"M4", "L1", "L6"}, subject: "operation {renew-1}",
 		sql: `DELETE FROM ledger WHERE operation_id = '{renew-1}'`,
 	}, {
 		name: "a second ledger line", want: []string{"M4", "L3"}, subject: "operation {renew-1}", loosen: []string{"ledger"},
 		sql: `UPDATE wallets SET ledger_paise = ledger_paise - 19900, ledger_lines = ledger_lines + 1 WHERE operator_id = 1;
 		      INSERT INTO ledger SELECT 999, operator_id, (SELECT ledger_lines FROM wallets WHERE operator_id = 1), kind, amount_paise,
-		             (SELECT ledger_paise FROM wallets WHERE operator_id = 1), description, operation_id, created_at
+		             (SELECT ledger_paise FROM wallets WHERE operator_id = 1), description, operation_id, created_at, NULL, NULL
 		        FROM ledger WHERE operation_id = '{renew-1}'`,
 	}, {
 		name: "a ledger line that credits", want: []string{"M4", "L1"}, subject: "operation {renew-1}",
@@ -175,7 +175,7 @@ var moneyDamage = []damage{
 		sql: `UPDATE wallets SET ledger_paise = ledger_paise + 1 WHERE operator_id = 1`,
 	}, {
 		name: "a hold of no operation", want: []string{"L3", "L4"}, subject: "lco 4",
-		sql: `INSERT INTO ledger VALUES (999, 4, 1, 'credit', 5000, 5000, 'Gift', NULL, 0);
+		sql: `INSERT INTO ledger VALUES (999, 4, 1, 'credit', 5000, 5000, 'Gift', NULL, 0, NULL, NULL);
 		      UPDATE wallets SET ledger_paise = 5000, ledger_lines = 1 WHERE operator_id = 4`,
 	}, {
 		name: "a credit without a ledger line", want: []string{"L4", "L3", "A9", "M8"}, subject: "lco 1",

@@ -3,6 +3,7 @@ package audit_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -237,6 +238,16 @@ func healthyStore(t testing.TB) fixture {
 	copied := template
 	copied.path = copyStore(t, template.path)
 	return copied
+}
+
+// healthyEnv returns a healthyStore and an environment that goes on working in it.
+func healthyEnv(t testing.TB) (fixture, *testEnv) {
+	t.Helper()
+	healthy := healthyStore(t)
+	s := openEnv(t, healthy.path)
+	healthy.keys = maps.Clone(healthy.keys) // the other stores have them, too
+	s.now, s.keys = healthy.now, healthy.keys
+	return healthy, s
 }
 
 func TestMain(m *testing.M) {

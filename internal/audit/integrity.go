@@ -9,17 +9,20 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"maps"
 	"strconv"
 	"time"
 )
 
 // Keys verify the message authentication codes (MACs) of a store. Each map is by the id
-// of a key of the master key ring.
+// of a key.
 type Keys struct {
 	// CheckValues show whether the ring is the store's.
 	CheckValues map[uint32][]byte
-	// Actions and Digests are derived for "staff actions" and "ledger digests".
+	// Actions and Digests are derived for "staff actions" and "ledger digests" from the ring.
 	Actions, Digests map[uint32][]byte
+	// Open derives them from a data key as the store has it, sealed; nil for a store without.
+	Open func(id uint32, sealed []byte) (actions, digests []byte, err error)
 }
 
 // chainStart is where the signed part of the chain of staff actions begins.
@@ -87,7 +90,37 @@ func (a *auditor) readMasterKeys() {
 	if wrong {
 		a.skip("the MACs of staff actions and of digests of wallet entries and ledger lines: the master key at hand is not the store's")
 		a.macKeys = nil
+		return
 	}
+	a.readDataKeys()
+}
+
+// readDataKeys opens the data keys, which a store has once its master key was rotated.
+func (a *auditor) readDataKeys() {
+	if !a.has(migrationDataKeys) || a.macKeys.Open == nil {
+		return
+	}
+	type dataKey struct {
+		id     int64
+		sealed []byte
+	}
+	keys := *a.macKeys
+	keys.Actions, keys.Digests = maps.Clone(keys.Actions), maps.Clone(keys.Digests)
+	stored := open(a, "data_keys", `SELECT key_id, sealed FROM data_keys ORDER BY key_id`, func(row scanner, k *dataKey) int64 {
+		row(&k.id, &k.sealed)
+		return k.id
+	})
+	walk(func(id int64) {
+		stored.each(id, func(k *dataKey) {
+			actions, digests, err := keys.Open(uint32(k.id), k.sealed)
+			if err != nil {
+				a.found("A12", fmt.Sprintf("data key %d", k.id), "it cannot be opened: %v", err)
+				return
+			}
+			keys.Actions[uint32(k.id)], keys.Digests[uint32(k.id)] = actions, digests
+		})
+	}, stored)
+	a.macKeys = &keys
 }
 
 // skip reports what was not checked, and why.
@@ -136,7 +169,7 @@ func (a *auditor) verify(invariant, subject string, keys map[uint32][]byte, key 
 	}
 	secret, held := keys[uint32(key)]
 	if !held || int64(uint32(key)) != key {
-		a.found(invariant, subject, "its MAC was made under master key %d, which is not in the ring", key)
+		a.found(invariant, subject, "its MAC was made under key %d, which is neither in the ring nor in the store", key)
 		return
 	}
 	a.message.begin()

@@ -36,7 +36,7 @@ func signedStore(t testing.TB) fixture {
 	closed.keys = maps.Clone(closed.keys)
 	s.now = closed.now
 	ctx := s.Context()
-	s.ok(s.store.CheckMasterKeys(ctx, s.vault.CheckValues(), s.now))
+	s.ok(s.store.CheckMasterKeys(ctx, s.vault.CheckValues(), s.vault.PrimaryID(), s.now))
 	sealed, started, err := s.store.UseIntegrityKeys(ctx, integrity.NewKeys(s.vault.PrimaryID(), s.vault.Derive), s.now)
 	if err != nil || !started || sealed == 0 {
 		t.Fatalf("sealed %d, %v, %v; want the staff actions that were there", sealed, started, err)
@@ -210,7 +210,7 @@ func TestAudit_TruncatedStaffActionsNeedAHead(t *testing.T) {
 	s := exportedHeadStore(t)
 	damage{sql: `DELETE FROM staff_acts WHERE id IN ({signed-4}, {signed-3}, {signed-2});
 		DELETE FROM wallet_entries WHERE operator_id = 3 AND seq = 2; DELETE FROM ledger WHERE operator_id = 3 AND line = 2;
-		UPDATE wallets SET balance_paise = 1000, ledger_paise = 1000, entries = 1, ledger_lines = 1 WHERE operator_id = 3;
+		UPDATE wallets SET balance_paise = 1000, ledger_paise = 1000, entries = 1, ledger_lines = 1, receipt_lines = 1 WHERE operator_id = 3;
 		DELETE FROM credited_references WHERE operator_id = 3 AND seq = 2; DELETE FROM staff_amounts WHERE operator_id = 3 AND amount_paise <> 1000;
 		DELETE FROM ledger_digests WHERE operator_id = 3`}.plant(t, s)
 	heads := s.settings.Heads
@@ -231,12 +231,37 @@ func TestAudit_TruncatedStaffActionsNeedAHead(t *testing.T) {
 }
 
 // undoLater undoes the migrations after the one that brought MACs.
-const undoLater = `DROP TABLE login_tries; ALTER TABLE logins DROP COLUMN browser_epoch;
+const undoLater = `DROP INDEX ledger_receipts; ALTER TABLE bulk_rows DROP COLUMN not_renewed_since; DROP TABLE contact_changes; DROP TABLE contact_states; DROP TABLE subscriber_lists;
+	ALTER TABLE subscribers DROP COLUMN area; ALTER TABLE subscribers DROP COLUMN box_number; ALTER TABLE subscribers DROP COLUMN notes;
+	DROP TABLE bank_lines; DROP TABLE bank_statements; DROP TABLE bank_columns; DROP TABLE payment_announcements; DROP INDEX credited_references_entry; ALTER TABLE credited_references DROP COLUMN alias; CREATE UNIQUE INDEX credited_references_entry ON credited_references (operator_id, seq); DROP TABLE receipt_prints; ALTER TABLE ledger DROP COLUMN receipt; ALTER TABLE operators DROP COLUMN address; ALTER TABLE operators DROP COLUMN gstin;
+	ALTER TABLE wallets DROP COLUMN receipt_year; ALTER TABLE wallets DROP COLUMN receipts; ALTER TABLE wallets DROP COLUMN receipts_past;
+	ALTER TABLE wallets DROP COLUMN receipt_lines; ALTER TABLE wallets DROP COLUMN receipts_from;
+	DROP TABLE reversals; DROP INDEX ledger_reversals; ALTER TABLE ledger DROP COLUMN reversal_of; ALTER TABLE subscribers DROP COLUMN reversing; ALTER TABLE operations DROP COLUMN reversed_at; DROP TABLE retention_closings; DROP TABLE data_keys; DROP TABLE master_key_ring; DROP TABLE nodes; DROP INDEX bulk_jobs_ended; DROP INDEX operations_adopted; ALTER TABLE operations DROP COLUMN carried_out_at; DROP TABLE acme_secrets; DROP TABLE acme_certificates; DROP TABLE acme_challenges; DROP TABLE store_mark; DROP TABLE store_restores; DROP TABLE login_tries; ALTER TABLE logins DROP COLUMN browser_epoch;
 	DROP TABLE login_challenges; DROP TABLE login_passkeys; ALTER TABLE login_recovery_codes DROP COLUMN salt; ALTER TABLE logins DROP COLUMN factor_notice;`
+
+// undoTriggers undoes what later migrations have that differs between the stores.
+func undoTriggers() string {
+	if pgtest.Chosen() {
+		return `DROP TRIGGER subscriber_index_update ON subscribers; DROP TABLE unfilled;
+			DROP TRIGGER cycle_plan_insert ON cycles; DROP FUNCTION cycle_plan_insert; DROP FUNCTION terms_of(subscribers);`
+	}
+	return `DROP TRIGGER subscriber_index_update; DROP TRIGGER subscriber_lists_delete; DROP TRIGGER cycle_plan_insert;
+		DROP TRIGGER subscribers_become_findable;`
+}
+
+// oldTrigger puts a trigger that a later migration replaces where it was.
+func oldTrigger(t *testing.T, db *sql.DB) {
+	if pgtest.Chosen() {
+		return
+	}
+	if _, err := db.Exec(`CREATE TRIGGER subscribers_become_findable AFTER INSERT ON subscribers BEGIN SELECT 1; END`); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // beforeMACs undoes the migration that brought MACs, and those after it.
 func beforeMACs() string {
-	script := withoutTrigger() + undoLater + `DROP TABLE staff_chain_start; DROP TABLE ledger_digests; ALTER TABLE staff_acts DROP COLUMN mac; ALTER TABLE staff_acts DROP COLUMN mac_key;`
+	script := withoutTrigger() + undoTriggers() + undoLater + `DROP TABLE staff_chain_start; DROP TABLE ledger_digests; ALTER TABLE staff_acts DROP COLUMN mac; ALTER TABLE staff_acts DROP COLUMN mac_key;`
 	if pgtest.Chosen() {
 		return script + `ALTER TABLE staff_chain DROP COLUMN mac, DROP COLUMN mac_id;
 			DELETE FROM schema_tolerance WHERE migration >= 17; DELETE FROM goose_db_version WHERE version_id >= 17`
@@ -246,7 +271,7 @@ func beforeMACs() string {
 
 func TestAudit_StoreFromBeforeMACsIsSealed(t *testing.T) {
 	s := healthyStore(t)
-	damage{sql: beforeMACs()}.plant(t, s)
+	damage{sql: beforeMACs(), after: oldTrigger}.plant(t, s)
 	s.settings.Keys = &audit.Keys{}
 	report, err := s.audited(t)
 	if err != nil || !report.OK || len(report.Skipped) != 1 || !strings.Contains(report.Skipped[0], "no node of this release") {
@@ -257,7 +282,7 @@ func TestAudit_StoreFromBeforeMACsIsSealed(t *testing.T) {
 		t.Errorf("the head is %+v; want one without MACs", before)
 	}
 	node := openEnv(t, s.path)
-	node.ok(node.store.CheckMasterKeys(t.Context(), node.vault.CheckValues(), s.now))
+	node.ok(node.store.CheckMasterKeys(t.Context(), node.vault.CheckValues(), node.vault.PrimaryID(), s.now))
 	sealed, started, err := node.store.UseIntegrityKeys(t.Context(), integrity.NewKeys(node.vault.PrimaryID(), node.vault.Derive), s.now)
 	if err != nil || !started || sealed != before.Actions {
 		t.Errorf("sealed %d, %v, %v; want all %d", sealed, started, err, before.Actions)
@@ -321,7 +346,7 @@ func TestAudit_ReplacedMasterKeyIsClean(t *testing.T) {
 	}
 	use := func(current uint32, ids ...uint32) {
 		t.Helper()
-		s.ok(s.store.CheckMasterKeys(t.Context(), derive(ids...)("proof"), s.now))
+		s.ok(s.store.CheckMasterKeys(t.Context(), derive(ids...)("proof"), current, s.now))
 		_, _, err := s.store.UseIntegrityKeys(t.Context(), integrity.NewKeys(current, derive(ids...)), s.now)
 		s.ok(err)
 		must[subscription.Operator](s)(s.service.CreateOperator(t.Context(), fmt.Sprintf("Operator %d", current), admin.OperatorChange{}))

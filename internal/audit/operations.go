@@ -13,6 +13,24 @@ type operation struct {
 	lease, review, nextCheck, addonNext, completed                        sql.NullInt64
 	needsPerson                                                           flag
 	addonStatus, reason, transaction                                      sql.NullString
+
+	// carriedOut is when the provider carried out an adopted operation; such a one is
+	// compared with the provider's list entry, which is among its calls.
+	carriedOut, previous, reversed sql.NullInt64
+	planned, starts                int64
+	subscriber                     string
+	key                            string
+}
+
+// adopted reports whether staff recorded the operation from the provider's list.
+func (op *operation) adopted() bool { return op.carriedOut.Valid }
+
+// reserved is when the operation was ordered: the price of that time is due.
+func (op *operation) reserved() int64 {
+	if op.adopted() {
+		return op.carriedOut.Int64
+	}
+	return op.created
 }
 
 func (op *operation) subject() string { return "operation " + op.id }
@@ -48,20 +66,30 @@ type operationRows struct {
 	provider callSummary
 	settled  []staffAction
 	closed   []staffAction
+	adopted  []staffAction
+	reversed reversalRows
+	// The events, or the provider calls, were removed because they were old.
+	eventsRemoved, callsRemoved bool
 }
 
 // readOperations checks the operations and the rows that belong to them.
 func (a *auditor) readOperations() {
+	carriedOut := "carried_out_at"
+	if !a.has(migrationAdopted) {
+		carriedOut = "NULL"
+	}
 	operations := open(a, "operations", `
 		SELECT id, operator_id, length(fingerprint), kind, channel, actor, mobile, plan_id, plan_version, plan_name, plan_months,
 		       main, addon, amount_paise, commission_bps, wallet_before_paise, status, epoch, lease_until, review_since,
-		       next_check_at, needs_person, addon_status, addon_next_at, provider_transaction_id, reason, created_at, completed_at
+		       next_check_at, needs_person, addon_status, addon_next_at, provider_transaction_id, reason, created_at, completed_at,
+		       `+carriedOut+`, expiry_previous, expiry_planned, cycle_starts_at, subscriber_id, idempotency_key, `+a.reversedAt()+`
 		  FROM operations ORDER BY id `+bytewise,
 		func(row scanner, op *operation) string {
 			var addon sql.NullString
 			row(&op.id, &op.operator, &op.fingerprint, &op.kind, &op.channel, &op.actor, &op.mobile, &op.plan, &op.planVersion, &op.planName, &op.months,
 				&op.main, &addon, &op.amount, &op.bps, &op.walletBefore, &op.status, &op.epoch, &op.lease, &op.review,
-				&op.nextCheck, &op.needsPerson, &op.addonStatus, &op.addonNext, &op.transaction, &op.reason, &op.created, &op.completed)
+				&op.nextCheck, &op.needsPerson, &op.addonStatus, &op.addonNext, &op.transaction, &op.reason, &op.created, &op.completed,
+				&op.carriedOut, &op.previous, &op.planned, &op.starts, &op.subscriber, &op.key, &op.reversed)
 			op.addon = addon.String
 			return op.id
 		})
@@ -100,12 +128,18 @@ func (a *auditor) readOperations() {
 	cycles := open(a, "cycles", `SELECT operation_id FROM cycles WHERE operation_id IS NOT NULL ORDER BY operation_id `+bytewise, refer)
 	calls, exceptions := a.openCalls(), a.openExceptions()
 	settled, closed := a.openDecisions("review settle", settledPrefix), a.openDecisions("addon close", addonPrefix)
+	adopted := a.openDecisions("operation adopt", settledPrefix)
+	asked, done := a.openDecisions("operation reverse", settledPrefix), a.openDecisions("operation reversed", settledPrefix)
+	reversalsSettled := a.openDecisions("reversal settle", settledPrefix)
+	reversals, reversalLines := a.openReversals("operation_id"), a.openReversalLines()
+	oldEvents, oldCalls := a.openRemoved(oldEvents), a.openRemoved(oldCalls)
 
 	walk(func(id string) {
 		ops := operations.take(id)
 		d := operationRows{
 			movements: movements.take(id), lines: lines.take(id), commissions: commissions.take(id), events: events.take(id),
-			cycles: len(cycles.take(id)), provider: callSummary{id: id}, settled: settled.take(id), closed: closed.take(id),
+			cycles: len(cycles.take(id)), provider: callSummary{id: id}, settled: settled.take(id), closed: closed.take(id), adopted: adopted.take(id),
+			reversed: reversalRows{reversals: reversals.take(id), lines: reversalLines.take(id), asked: asked.take(id), done: done.take(id), settled: reversalsSettled.take(id)},
 		}
 		// An operation with an unknown outcome may have months of status calls: they are
 		// summarised, not stored.
@@ -118,12 +152,25 @@ func (a *auditor) readOperations() {
 		if len(ops) > 1 {
 			a.found("M5", "operation "+id, "there are %d operations of this id; expected 1", len(ops))
 		}
+		if covered := oldEvents.reach(id); covered && len(d.events) == 0 {
+			d.eventsRemoved = true
+			oldEvents.add(&ops[0])
+		}
+		// Before the first call there is none, and what a person decided may never have had one.
+		if covered := oldCalls.reach(id); covered && d.provider.calls == 0 && !ops[0].open() && settledBy(d.events) == "" {
+			d.callsRemoved = true
+			oldCalls.add(&ops[0])
+		}
 		a.checkOperation(&ops[0], d)
-	}, operations, movements, lines, commissions, events, cycles, calls, exceptions, settled, closed)
+	}, operations, movements, lines, commissions, events, cycles, calls, exceptions, settled, closed, adopted, asked, done, reversalsSettled, reversals, reversalLines)
+
+	oldEvents.finish()
+	oldCalls.finish()
 
 	counts := &a.report.Counts
 	counts.Operations.Total, counts.Commissions, counts.Events = operations.count, commissions.count, events.count
 	counts.ProviderCalls, counts.Exceptions = calls.count, exceptions.count
+	counts.Reversals = reversals.count
 }
 
 func (a *auditor) reportOrphans(id string, d operationRows) {
@@ -133,7 +180,8 @@ func (a *auditor) reportOrphans(id string, d operationRows) {
 	}{
 		{"wallet entries", len(d.movements)}, {"ledger lines", len(d.lines)}, {"commissions", len(d.commissions)},
 		{"events", len(d.events)}, {"cycles", d.cycles},
-		{"provider calls", d.provider.calls}, {"exceptions", d.provider.exceptions}, {"decisions of staff", len(d.settled) + len(d.closed)},
+		{"provider calls", d.provider.calls}, {"exceptions", d.provider.exceptions}, {"decisions of staff", len(d.settled) + len(d.closed) + len(d.adopted) + len(d.reversed.asked) + len(d.reversed.done) + len(d.reversed.settled)},
+		{"reversals", len(d.reversed.reversals) + len(d.reversed.lines)},
 	} {
 		if orphan.count > 0 {
 			a.found("O1", "operation "+id, "%d %s refer to it, and it is missing", orphan.count, orphan.what)
@@ -148,7 +196,9 @@ func (a *auditor) checkOperation(op *operation, d operationRows) {
 	switch op.status {
 	case "success":
 		counts.Success++
-		o.charged += op.amount
+		if !op.reversed.Valid {
+			o.charged += op.amount
+		}
 	case "failed":
 		counts.Failed++
 	case "processing":
@@ -161,17 +211,23 @@ func (a *auditor) checkOperation(op *operation, d operationRows) {
 	a.checkMoney(op, d)
 	a.checkPrice(op)
 	a.checkCommission(op, d.commissions)
-	a.checkPath(op, d.events)
+	a.checkPath(op, d)
 	a.checkOpen(op)
 	a.checkAddon(op)
 	a.checkActors(op, d)
 	a.checkDecisions(op, d)
 	a.checkProvider(op, d)
-	if op.fingerprint != fingerprintBytes {
+	a.checkAdoption(op, d)
+	a.checkReversals(op, d)
+	if unclaimed := op.adopted() && strings.HasPrefix(op.key, adoptedPrefix); op.fingerprint != fingerprintBytes && !(unclaimed && op.fingerprint == 0) {
 		a.found("I2", op.subject(), "its fingerprint has %d bytes; expected %d, or no repetition can be told from another request", op.fingerprint, fingerprintBytes)
 	}
-	if expected := shapes[op.status].cycles; d.cycles != expected {
-		a.found("S5", op.subject(), "%d cycles came of it; expected %d, as it is %s", d.cycles, expected, op.status)
+	expected := shapes[op.status].cycles
+	if op.reversed.Valid {
+		expected = 0
+	}
+	if d.cycles != expected {
+		a.found("S5", op.subject(), "%d cycles came of it; expected %d, as it is %s, reversed: %v", d.cycles, expected, op.status, op.reversed.Valid)
 	}
 }
 
@@ -190,7 +246,7 @@ var shapes = map[string]shape{
 
 func (a *auditor) checkMoney(op *operation, d operationRows) {
 	subject, expected := op.subject(), shapes[op.status]
-	reserves, refunds := 0, 0
+	reserves, refunds, reversals := 0, 0, 0
 	for _, m := range d.movements {
 		amount, at := op.amount, op.completed
 		switch m.kind {
@@ -202,8 +258,11 @@ func (a *auditor) checkMoney(op *operation, d operationRows) {
 			}
 		case "refund":
 			refunds++
+		case "reversal":
+			reversals++
+			at = op.reversed
 		default:
-			a.found("M8", subject, "wallet entry %d of lco %d is a %s for it; expected a reserve or a refund", m.seq, m.operator, m.kind)
+			a.found("M8", subject, "wallet entry %d of lco %d is a %s for it; expected a reserve, a refund or a reversal", m.seq, m.operator, m.kind)
 			continue
 		}
 		if m.amount != amount || m.operator != op.operator {
@@ -215,8 +274,11 @@ func (a *auditor) checkMoney(op *operation, d operationRows) {
 	if reserves != 1 || refunds != expected.refunds {
 		a.found("M4", subject, "it has %d reserves and %d refunds; expected 1 and %d, as it is %s", reserves, refunds, expected.refunds, op.status)
 	}
-	if refunds > 1 {
-		a.found("M9", subject, "its money was given back %d times; expected once at most", refunds)
+	if refunds+reversals > 1 {
+		a.found("M9", subject, "its money was given back %d times; expected once at most", refunds+reversals)
+	}
+	if (reversals == 1) != op.reversed.Valid {
+		a.found("V1", subject, "it is marked as reversed: %v, and %d wallet entries take its charge back; expected one if it is, and none if not", op.reversed.Valid, reversals)
 	}
 	if len(d.lines) != expected.lines {
 		a.found("M4", subject, "it has %d ledger lines; expected %d, as it is %s", len(d.lines), expected.lines, op.status)

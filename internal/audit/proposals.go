@@ -140,7 +140,16 @@ func (a *auditor) checkApproval(done, approval *staffAction) {
 		same = same && moved(done) == state["amount"]
 	case "settle":
 		want = "review settle: operation " + state["transaction_id"]
-		same = same && (fieldsOf(done.after)["status"] == "success") == (state["confirm"] == "true")
+		outcome := "success"
+		if strings.HasPrefix(state["transaction_id"], "RV") {
+			// The settlement of a reversal, which is an action on its operation.
+			want, outcome = "reversal settle: "+done.subject, "reversed"
+			same = same && fieldsOf(done.after)["reference"] == state["transaction_id"] && fieldsOf(done.after)["amount"] == state["amount"]
+		}
+		same = same && (fieldsOf(done.after)["status"] == outcome) == (state["confirm"] == "true")
+	case "reverse":
+		want = "operation reverse: operation " + state["transaction_id"]
+		same = same && fieldsOf(done.after)["amount"] == state["amount"]
 	case "login":
 		// The login has an id since it was made.
 		want = "login create: " + done.subject

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"database/sql"
+	"slices"
 	"strings"
 )
 
@@ -12,16 +13,17 @@ type (
 		reference, kind, outcome string
 		transaction              sql.NullString
 		asked                    int64
+		detail                   string
 	}
 	exception struct{ kind string }
 )
 
 func (a *auditor) openCalls() *stream[string, providerCall] {
 	return open(a, "provider_calls", `
-		SELECT operation_id, reference, kind, outcome, provider_transaction_id, asked_at
+		SELECT operation_id, reference, kind, outcome, provider_transaction_id, asked_at, CASE WHEN kind = 'list' THEN detail ELSE '' END
 		  FROM provider_calls ORDER BY operation_id `+bytewise,
 		func(row scanner, c *providerCall) (id string) {
-			row(&id, &c.reference, &c.kind, &c.outcome, &c.transaction, &c.asked)
+			row(&id, &c.reference, &c.kind, &c.outcome, &c.transaction, &c.asked, &c.detail)
 			return id
 		})
 }
@@ -51,12 +53,31 @@ type callSummary struct {
 	// one that differs from it.
 	transactions [2]string
 
-	lateSuccess, rejectedAfterSuccess, duplicateEffect, addonContradiction bool
+	lateSuccess, rejectedAfterSuccess, duplicateEffect, addonContradiction, reversalContradiction bool
+
+	// listed are the entries of the provider's list for the main component, lists counts all.
+	listed []providerCall
+	lists  int
+
+	// reversals are the replies about the operation's reversals.
+	reversals []reversalReply
 }
 
 func (e *callSummary) addCall(c *providerCall) {
 	e.calls++
+	if c.kind == "reverse" || c.kind == "void" && strings.HasPrefix(c.reference, "RV") {
+		if reply := (reversalReply{c.reference, c.outcome}); c.outcome != "unknown" && !slices.Contains(e.reversals, reply) {
+			e.reversals = append(e.reversals, reply)
+		}
+		return
+	}
 	addon := e.id + "-2"
+	if c.kind == listed {
+		e.lists++
+		if c.reference == e.id {
+			e.listed = append(e.listed, *c)
+		}
+	}
 	switch {
 	case c.reference == addon || strings.HasPrefix(c.reference, addon+"."):
 		e.addonConfirmed = e.addonConfirmed || c.outcome == "confirmed"
@@ -65,7 +86,7 @@ func (e *callSummary) addCall(c *providerCall) {
 		e.stray = c.reference
 		return
 	}
-	if c.kind != "status" && c.kind != "void" {
+	if c.kind != "status" && c.kind != "void" && c.kind != listed {
 		if e.sent == 0 || c.asked != e.sentAt {
 			e.sent++
 		}
@@ -88,12 +109,16 @@ func (e *callSummary) addException(x *exception) {
 	e.lateSuccess = e.lateSuccess || x.kind == "LATE_SUCCESS"
 	e.rejectedAfterSuccess = e.rejectedAfterSuccess || x.kind == "REJECTED_AFTER_SUCCESS"
 	e.addonContradiction = e.addonContradiction || x.kind == "ADDON_CONTRADICTION"
+	e.reversalContradiction = e.reversalContradiction || x.kind == "REVERSAL_CONTRADICTION"
 	e.duplicateEffect = e.duplicateEffect || x.kind == "DUPLICATE_EFFECT"
 }
 
 // checkProvider requires that every outcome rests on a provider reply or a person's
 // decision, and that contradictions have become exceptions.
 func (a *auditor) checkProvider(op *operation, d operationRows) {
+	if d.callsRemoved {
+		return // they were checked when they were removed: see package retention
+	}
 	subject, e, byPerson := op.subject(), d.provider, settledBy(d.events) != ""
 	if e.stray != "" {
 		a.found("S9", subject, "the provider was asked about %q for it; expected its own reference, or its add-on's", e.stray)

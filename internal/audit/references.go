@@ -25,15 +25,24 @@ func (a *auditor) readReferences() {
 		copy, filled       int64
 		operator, seq      int64
 		kind, top, adjusts sql.NullString
+		alias              int64
+		announced, ofBank  sql.NullString
+	}
+	// A payment can have a second reference: its announcement's, or that of its bank line.
+	aliases, others := `, 0, NULL, NULL`, ``
+	if a.has(migrationPayments) {
+		aliases = `, r.alias, p.reference_key, p.bank_key`
+		others = `
+		  LEFT JOIN payment_announcements p ON r.alias = 1 AND p.operator_id = r.operator_id AND p.credited_seq = r.seq AND p.credited_seq IS NOT NULL`
 	}
 	stored := open(a, "credited_references", `
-		SELECT r.way, r.normalised, r.copy, r.filled, r.operator_id, r.seq, e.kind, e.reference, a.reference
+		SELECT r.way, r.normalised, r.copy, r.filled, r.operator_id, r.seq, e.kind, e.reference, a.reference`+aliases+`
 		  FROM credited_references r
 		  LEFT JOIN wallet_entries e ON e.operator_id = r.operator_id AND e.seq = r.seq
-		  LEFT JOIN adjustment_references a ON r.way = 'adjust' AND a.operator_id = r.operator_id AND a.seq = r.seq
+		  LEFT JOIN adjustment_references a ON r.way = 'adjust' AND a.operator_id = r.operator_id AND a.seq = r.seq`+others+`
 		 ORDER BY r.way `+bytewise+`, r.normalised `+bytewise+`, r.copy`,
 		func(scan scanner, r *row) string {
-			scan(&r.way, &r.normalised, &r.copy, &r.filled, &r.operator, &r.seq, &r.kind, &r.top, &r.adjusts)
+			scan(&r.way, &r.normalised, &r.copy, &r.filled, &r.operator, &r.seq, &r.kind, &r.top, &r.adjusts, &r.alias, &r.announced, &r.ofBank)
 			return r.way + " " + r.normalised
 		})
 	walk(func(key string) {
@@ -47,6 +56,10 @@ func (a *auditor) readReferences() {
 			switch {
 			case r.kind.String != r.way || !typed.Valid:
 				a.found("M8", where, "its reference is kept as %q of a %s, and there is no such entry", r.normalised, r.way)
+			case r.alias == 1:
+				if r.normalised != r.announced.String && r.normalised != r.ofBank.String {
+					a.found("M8", where, "%q is kept as another reference of its payment; expected one that its announcement or a bank line has", r.normalised)
+				}
 			case comparedAs(typed.String) != r.normalised:
 				a.found("M8", where, "its reference %q is kept as %q; expected %q", typed.String, r.normalised, comparedAs(typed.String))
 			case r.copy != int64(i):

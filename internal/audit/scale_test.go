@@ -191,11 +191,11 @@ func (l listener) QueryContext(ctx context.Context, query string, args ...any) (
 
 var (
 	readsFrom = regexp.MustCompile(`FROM (\w+)`)
-	// An incremental sort keeps only what an index leaves in no order.
-	sorts = regexp.MustCompile(`TEMP B-TREE|(?m)^\s*(->\s+)?Sort +\(`)
-	// What people sell, what they do, and what they have to decide.
+	// An incremental sort keeps only what an index leaves in no order; SQLite sorts the LAST TERM.
+	sorts = regexp.MustCompile(`TEMP B-TREE FOR (ORDER|GROUP|DISTINCT|count)|(?m)^\s*(->\s+)?Sort +\(`)
+	// What people sell, do, pay in and have to decide, and one row for each removal of old rows.
 	smallTables = []string{"plans", "plan_history", "staff_acts", "exceptions", "whitelist", "proposals", "commission_periods", "logins", "login_recovery_codes", "login_grants",
-		"login_passkeys", "staff_chain_start", "adjustment_references"}
+		"login_passkeys", "staff_chain_start", "adjustment_references", "payment_announcements", "reversals", "retention_closings"}
 	// These have no rows here, and PostgreSQL would rather sort none than open an index:
 	// whether one has the order shows where sorting is the last resort.
 	emptyTables = []string{"ledger_digests"}

@@ -18,16 +18,21 @@ func (a *auditor) readOperators() {
 		id, rateLimit, bps, low, version int64
 		name, status, api                string
 		secondFactor                     flag
+		address, gstin                   string
 	}
 	secondFactor := "second_factor_required"
 	if !a.has(migrationPeople) {
 		secondFactor = "0"
 	}
+	details := "address, gstin"
+	if !a.has(migrationReceipts) {
+		details = "'', ''"
+	}
 	accounts := open(a, "operators", `
-		SELECT id, name, status, api, rate_limit, commission_bps, low_balance_paise, version, `+secondFactor+`
+		SELECT id, name, status, api, rate_limit, commission_bps, low_balance_paise, version, `+secondFactor+`, `+details+`
 		  FROM operators ORDER BY id`,
 		func(row scanner, o *account) int64 {
-			row(&o.id, &o.name, &o.status, &o.api, &o.rateLimit, &o.bps, &o.low, &o.version, &o.secondFactor)
+			row(&o.id, &o.name, &o.status, &o.api, &o.rateLimit, &o.bps, &o.low, &o.version, &o.secondFactor, &o.address, &o.gstin)
 			return o.id
 		})
 	walk(func(id int64) {
@@ -50,6 +55,7 @@ func (a *auditor) readOperators() {
 				"name": o.name, "status": o.status, "api": o.api, "rate_limit": strconv.FormatInt(o.rateLimit, 10),
 				"commission_bps": strconv.FormatInt(o.bps, 10), "low_balance": rupees(o.low),
 				"second_factor_required": strconv.FormatBool(bool(o.secondFactor)),
+				"address":                o.address, "gstin": o.gstin,
 			})
 			changes := h.total
 			if whitelist := a.histories["whitelist of "+subject]; whitelist != nil {

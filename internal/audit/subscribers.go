@@ -13,9 +13,10 @@ import (
 type (
 	subscriber struct {
 		id, mobile                  string
-		operator                    int64
+		operator, created           int64
 		expires, activated, renewed sql.NullInt64
 		transaction                 sql.NullString // the provider's last
+		reversing                   string         // the operation that is being reversed
 	}
 	cycle struct {
 		seq, starts, ends, created int64
@@ -26,7 +27,7 @@ type (
 	purchase struct {
 		id, kind, plan, mobile, status             string
 		operator, months, planned, starts, created int64
-		previous, completed                        sql.NullInt64
+		previous, completed, carriedOut, reversed  sql.NullInt64
 		transaction                                sql.NullString
 		cycle                                      int64 // the number of its cycle; 0 if it has none
 	}
@@ -38,10 +39,15 @@ func (p *purchase) where() string { return "operation " + p.id }
 // readSubscribers reads subscribers, cycles and operations side by side and recomputes every
 // expiry.
 func (a *auditor) readSubscribers() {
+	reversing := "coalesce(reversing, '')"
+	if !a.has(migrationReversals) {
+		reversing = "''"
+	}
 	subscribers := open(a, "subscribers", `
-		SELECT id, operator_id, mobile, expires_at, activated_at, renewed_at, last_provider_transaction FROM subscribers ORDER BY id `+bytewise,
+		SELECT id, operator_id, mobile, expires_at, activated_at, renewed_at, last_provider_transaction, created_at, `+reversing+`
+		  FROM subscribers ORDER BY id `+bytewise,
 		func(row scanner, s *subscriber) string {
-			row(&s.id, &s.operator, &s.mobile, &s.expires, &s.activated, &s.renewed, &s.transaction)
+			row(&s.id, &s.operator, &s.mobile, &s.expires, &s.activated, &s.renewed, &s.transaction, &s.created, &s.reversing)
 			return s.id
 		})
 	cycles := open(a, "cycles", `
@@ -51,20 +57,29 @@ func (a *auditor) readSubscribers() {
 			row(&id, &c.seq, &c.operation, &c.plan, &c.starts, &c.ends, &c.created)
 			return id
 		})
+	carriedOut := "carried_out_at"
+	if !a.has(migrationAdopted) {
+		carriedOut = "NULL"
+	}
 	purchases := open(a, "operations", `
 		SELECT subscriber_id, id, operator_id, kind, plan_id, plan_months, mobile, expiry_previous, expiry_planned,
-		       cycle_starts_at, status, provider_transaction_id, created_at, completed_at
+		       cycle_starts_at, status, provider_transaction_id, created_at, completed_at, `+carriedOut+`, `+a.reversedAt()+`
 		  FROM operations ORDER BY subscriber_id `+bytewise,
 		func(row scanner, p *purchase) (id string) {
 			row(&id, &p.id, &p.operator, &p.kind, &p.plan, &p.months, &p.mobile, &p.previous, &p.planned,
-				&p.starts, &p.status, &p.transaction, &p.created, &p.completed)
+				&p.starts, &p.status, &p.transaction, &p.created, &p.completed, &p.carriedOut, &p.reversed)
 			return id
 		})
+	forgotten := a.openDecisions("subscriber forget", "subscriber ")
+	reversals := a.openReversals("subscriber_id")
 	walk(func(id string) {
+		actions := forgotten.take(id)
 		life := life{a: a, subject: "subscriber " + id, cycles: cycles.take(id)}
 		present := subscribers.take(id)
 		for _, p := range purchases.take(id) {
 			switch {
+			case p.status == "success" && p.reversed.Valid:
+				a.checkSpan(p, p.previous) // nothing is left of it
 			case p.status == "success":
 				life.bought = append(life.bought, p)
 			case p.open():
@@ -79,14 +94,17 @@ func (a *auditor) readSubscribers() {
 		}
 		life.checkOneAtATime()
 		life.checkDuplicates()
+		undone := reversals.take(id)
 		if len(present) == 0 {
 			life.checkMissing()
 			return
 		}
 		a.requireOperator(present[0].operator, life.subject)
 		life.who = present[0]
+		life.checkForgotten(actions)
+		life.checkReversing(undone)
 		life.checkOperation()
-	}, subscribers, cycles, purchases)
+	}, subscribers, cycles, purchases, forgotten, reversals)
 	for _, id := range slices.Sorted(maps.Keys(a.operators)) {
 		if o := a.operators[id]; o.imported != o.imports {
 			a.found("A9", fmt.Sprintf("lco %d", id), "%d of its subscribers came from elsewhere; expected %d, as staff actions say", o.imported, o.imports)
@@ -112,15 +130,22 @@ func (l *life) checkOneAtATime() {
 	if len(l.open) > 1 {
 		l.a.found("S2", l.subject, "operations %s and %s are both open; expected one at most", l.open[0].id, l.open[1].id)
 	}
-	// Of two that began in the same millisecond the one that is over was first.
+	// Of two that began in the same millisecond the one that is over was first. If both are, it is
+	// the one that failed: a renewal with the same plan is refused after one that succeeded.
 	end := func(p purchase) int64 {
 		if p.completed.Valid {
 			return p.completed.Int64
 		}
 		return math.MaxInt64
 	}
+	succeeded := func(p purchase) int {
+		if p.status == "success" {
+			return 1
+		}
+		return 0
+	}
 	slices.SortFunc(l.all, func(p, q purchase) int {
-		return cmp.Or(cmp.Compare(p.created, q.created), cmp.Compare(end(p), end(q)))
+		return cmp.Or(cmp.Compare(p.created, q.created), cmp.Compare(end(p), end(q)), cmp.Compare(succeeded(p), succeeded(q)))
 	})
 	for i := 1; i < len(l.all); i++ {
 		before, p := l.all[i-1], l.all[i]
@@ -147,7 +172,9 @@ func (l *life) checkDuplicates() {
 		if p.kind == "activate" {
 			continue
 		}
-		if before, was := last[p.plan]; was && p.created < before.completed.Int64+duplicateMS {
+		// An adopted one was not made when it was recorded, and is not refused: it is done.
+		// One that had been reversed by then is no duplicate.
+		if before, was := last[p.plan]; was && !p.carriedOut.Valid && !(before.reversed.Valid && before.reversed.Int64 <= p.created+clockSlackMS) && p.created < before.completed.Int64+duplicateMS {
 			l.a.found("I5", p.where(), "it renewed subscriber %s with plan %s at %s; expected two minutes since operation %s, completed at %s",
 				l.subject[len("subscriber "):], p.plan, moment(p.created), before.id, moment(before.completed.Int64))
 		}
@@ -167,13 +194,41 @@ func (l *life) checkMissing() {
 	}
 }
 
-// number returns the subscriber's mobile, even if it was released to another subscriber.
-func (s *subscriber) number() string {
+// What replaces the mobile number of a subscriber that was forgotten, and that of its operations.
+const (
+	forgottenHolder = "forgotten:"
+	forgottenMobile = "0000000000"
+)
+
+// held returns the subscriber's mobile, even if it was released to another subscriber.
+func (s *subscriber) held() string {
 	return strings.TrimPrefix(s.mobile, fmt.Sprintf("released:%d:", s.operator))
 }
 
+func (s *subscriber) forgotten() bool { return strings.HasPrefix(s.held(), forgottenHolder) }
+
+// number returns the mobile that the subscriber's operations have.
+func (s *subscriber) number() string {
+	if s.forgotten() {
+		return forgottenMobile
+	}
+	return s.held()
+}
+
+// checkForgotten requires that a subscriber was forgotten by one staff action, if it was. An action
+// from before the subscriber was made concerns another one, whose id was released.
+func (l *life) checkForgotten(actions []staffAction) {
+	actions = slices.DeleteFunc(actions, func(action staffAction) bool { return action.at < l.who.created })
+	if strings.HasPrefix(l.who.id, "released:") {
+		return
+	}
+	if l.who.forgotten() != (len(actions) == 1) {
+		l.a.found("A9", l.subject, "it was forgotten: %v; expected what %d staff actions say", l.who.forgotten(), len(actions))
+	}
+}
+
 func (l *life) checkOperation() {
-	if o := l.a.operators[l.who.operator]; o != nil && !o.deleted && l.who.number() != l.who.mobile {
+	if o := l.a.operators[l.who.operator]; o != nil && !o.deleted && l.who.held() != l.who.mobile {
 		l.a.found("S3", l.subject, "its mobile was released, and its operator is not deleted; expected that of deleted operators alone")
 	}
 	for _, p := range slices.Concat(l.bought, l.open) {
@@ -282,6 +337,9 @@ func (a *auditor) checkSpan(p purchase, expiry sql.NullInt64) {
 		a.found("S6", p.where(), "it is %s and found the expiry %s; expected an activation of somebody new, anything else of somebody known",
 			p.kind, orNever(p.previous))
 		return
+	}
+	if p.carriedOut.Valid {
+		return // checkAdoption compares it with what the provider was told
 	}
 	var allowed []span
 	switch p.kind {

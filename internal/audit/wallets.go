@@ -9,8 +9,11 @@ import (
 )
 
 type (
-	wallet struct{ operator, balance, ledger, entries, lines int64 }
-	entry  struct {
+	wallet struct {
+		operator, balance, ledger, entries, lines int64
+		receiptCounts
+	}
+	entry struct {
 		operator, seq, amount, balanceAfter, created int64
 		kind, actor                                  string
 		operation, reference                         sql.NullString
@@ -18,17 +21,19 @@ type (
 	ledgerLine struct {
 		id, operator, line, amount, balanceAfter, created int64
 		kind, text                                        string
-		operation                                         sql.NullString
+		operation, reversalOf                             sql.NullString
+		receipt                                           sql.NullInt64
 	}
 )
 
 // readWallets adds up every operator's wallet entries and ledger, and compares its wallet
 // with both and with its operations.
 func (a *auditor) readWallets() {
+	walletReceipts, lineReceipt := a.receiptColumns()
 	wallets := open(a, "wallets", `
-		SELECT operator_id, balance_paise, ledger_paise, entries, ledger_lines FROM wallets ORDER BY operator_id`,
+		SELECT operator_id, balance_paise, ledger_paise, entries, ledger_lines, `+walletReceipts+` FROM wallets ORDER BY operator_id`,
 		func(row scanner, w *wallet) int64 {
-			row(&w.operator, &w.balance, &w.ledger, &w.entries, &w.lines)
+			row(&w.operator, &w.balance, &w.ledger, &w.entries, &w.lines, &w.year, &w.last, &w.past, &w.checked, &w.from)
 			return w.operator
 		})
 	entries := open(a, "wallet_entries", `
@@ -38,11 +43,15 @@ func (a *auditor) readWallets() {
 			row(&e.operator, &e.seq, &e.kind, &e.amount, &e.balanceAfter, &e.operation, &e.reference, &e.actor, &e.created)
 			return e.operator
 		})
+	reversalOf := "reversal_of"
+	if !a.has(migrationReversals) {
+		reversalOf = "NULL"
+	}
 	lines := open(a, "ledger", `
-		SELECT id, operator_id, line, kind, amount_paise, balance_after, description, operation_id, created_at
+		SELECT id, operator_id, line, kind, amount_paise, balance_after, description, operation_id, created_at, `+lineReceipt+`, `+reversalOf+`
 		  FROM ledger ORDER BY operator_id, line`,
 		func(row scanner, l *ledgerLine) int64 {
-			row(&l.id, &l.operator, &l.line, &l.kind, &l.amount, &l.balanceAfter, &l.text, &l.operation, &l.created)
+			row(&l.id, &l.operator, &l.line, &l.kind, &l.amount, &l.balanceAfter, &l.text, &l.operation, &l.created, &l.receipt, &l.reversalOf)
 			return l.operator
 		})
 	actions := open(a, "staff_acts", `
@@ -74,6 +83,9 @@ func (a *auditor) readWallets() {
 		var sealed []digest
 		if digests != nil {
 			sealed = digests.take(id)
+		}
+		if len(present) > 0 {
+			f.receipts.receiptCounts = present[0].receiptCounts
 		}
 		f.seal(sealed)
 		entries.each(id, f.addEntry)
@@ -112,6 +124,7 @@ type fold struct {
 	booked  []ledgerLine
 	// The rows by the days of their digests.
 	sealedEntries, sealedLines sealedRows
+	receipts                   receipts
 }
 
 func (f *fold) addEntry(e *entry) {
@@ -134,13 +147,13 @@ func (f *fold) addEntry(e *entry) {
 	byStaff := e.kind == "topup" || e.kind == "adjust"
 	switch {
 	case byStaff == e.operation.Valid:
-		f.a.found("M8", where(), "it is a %s with the operation %q; expected an operation behind a reserve or refund, and behind nothing else",
+		f.a.found("M8", where(), "it is a %s with the operation %q; expected an operation behind a reserve, refund or reversal, and behind nothing else",
 			e.kind, e.operation.String)
 	case byStaff && strings.HasPrefix(e.actor, "api:"):
 		f.a.found("M8", where(), "it is a %s by %s; expected a member of staff", e.kind, e.actor)
 	case (e.kind == "topup") != e.reference.Valid:
 		f.a.found("M8", where(), "it is a %s with the reference %q; expected one on a top-up, and only there", e.kind, e.reference.String)
-	case e.amount == 0, e.amount > 0 && e.kind == "reserve", e.amount < 0 && (e.kind == "topup" || e.kind == "refund"):
+	case e.amount == 0, e.amount > 0 && e.kind == "reserve", e.amount < 0 && (e.kind == "topup" || e.kind == "refund" || e.kind == "reversal"):
 		f.a.found("M8", where(), "it is a %s of %s; expected the other direction", e.kind, rupees(e.amount))
 	}
 	if byStaff {
@@ -172,13 +185,15 @@ func (f *fold) addLine(l *ledgerLine) {
 		f.a.found("M3", where(), "the sum after it is %s; expected nothing below zero", rupees(l.balanceAfter))
 	}
 	f.line, f.ledger = l.line, l.balanceAfter
-	if !l.operation.Valid {
+	f.addReceipt(l, where)
+	if !l.operation.Valid && !l.reversalOf.Valid {
 		f.booked = append(f.booked, *l)
 	}
 }
 
 // close compares the wallet with the sums of its rows.
 func (f *fold) close(w wallet) {
+	f.closeReceipts(w.lines)
 	o := f.a.operatorOf(f.id)
 	if w.balance != f.balance || w.entries != f.seq {
 		f.a.found("M2w", f.subject, "the wallet has %s after %d entries; expected %s after %d, as its last entry says",

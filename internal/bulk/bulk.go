@@ -98,6 +98,9 @@ type Job struct {
 	Progress Progress
 }
 
+// Discarded reports whether the job was cancelled before it was started.
+func (j Job) Discarded() bool { return j.State == Finished && j.StartedAt.IsZero() }
+
 // Waits reports whether the job was interrupted and waits for a person.
 func (j Job) Waits() bool {
 	return j.State == Running && j.Interrupted != "" && j.CancelledAt.IsZero()
@@ -170,6 +173,8 @@ type Row struct {
 	// Quoted and ExpiryQuoted are the price and the new expiry when the job was checked.
 	Quoted       money.Amount
 	ExpiryQuoted time.Time
+	// NotRenewedSince is the selection's: every later check of the row keeps it.
+	NotRenewedSince time.Time
 
 	State RowState
 	// Code and Message are the row's result; while it is queued, a transient refusal found
@@ -184,6 +189,19 @@ type Row struct {
 	BegunAt     time.Time
 	EndedAt     time.Time
 }
+
+// firstTried is since when a renewal of the row's subscriber replaces this one.
+func (r Row) firstTried(job Job) time.Time {
+	for _, moment := range []time.Time{r.NotRenewedSince, r.BegunAt} {
+		if !moment.IsZero() {
+			return moment
+		}
+	}
+	return job.CreatedAt
+}
+
+// NotRenewed reports whether the row ended without a renewal and without a charge.
+func (r Row) NotRenewed() bool { return r.State == RowRefused || r.State == RowCancelled }
 
 // Refusal is a refused request, with a message for the person.
 type Refusal struct {

@@ -200,14 +200,18 @@ func (env *testEnv) rows(id string) (rows []bulk.Row) {
 	return rows
 }
 
+func (env *testEnv) reviewer() *operation.Reviewer {
+	return operation.NewReviewer(env.store, env.gateway, operation.ReviewConfig{
+		Now: env.now, Node: "node", Timeout: timeout, FirstCheck: time.Second, MaxInterval: time.Minute, RefundAfter: 2 * time.Minute,
+		OnError: func(err error) { env.Error(err) },
+	})
+}
+
 // finish runs a worker and the review, minute by minute, until a job has nothing left to
 // do.
 func (env *testEnv) finish(id string, worker *bulk.Worker) bulk.Job {
 	env.Helper()
-	reviewer := operation.NewReviewer(env.store, env.gateway, operation.ReviewConfig{
-		Now: env.now, Node: "node", Timeout: timeout, FirstCheck: time.Second, MaxInterval: time.Minute, RefundAfter: 2 * time.Minute,
-		OnError: func(err error) { env.Error(err) },
-	})
+	reviewer := env.reviewer()
 	for range 60 {
 		for worked := true; worked; {
 			var err error

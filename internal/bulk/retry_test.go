@@ -112,6 +112,109 @@ func TestRetry_TransientFailuresSucceed(t *testing.T) {
 	})
 }
 
+// counterRenewal is a renewal outside any bulk renewal.
+func (env *testEnv) counterRenewal(id string) operation.Operation {
+	env.Helper()
+	result, err := env.processor(env.store).Process(env.Context(), operation.Request{
+		OperatorID: env.operator.ID, Channel: operation.Web, Actor: "web:asha", IdempotencyKey: "counter-" + id, Kind: operation.Renew,
+		Fields: map[string]string{"subscriber_id": id, "plan_id": "BASIC-1"}, Content: []byte("counter"),
+	})
+	env.must(err)
+	return result.Operation
+}
+
+// A retry list that is checked again, however late, does not charge a subscriber who was renewed
+// since the first try: neither one whom the list had refused for it nor one renewed since.
+func TestCheckAgain_KeepsGuardOfRetry(t *testing.T) {
+	onBothStores(t, func(env *testEnv) {
+		ids := env.subscribers(0, 0, 0)
+		job := env.started(ids...)
+		worker := env.worker("node-1", env.store)
+		if job = env.finish(job.ID, worker); job.Progress.Refused != 3 {
+			env.Fatalf("%s; want all refused for lack of money", summary(env.rows(job.ID)))
+		}
+		env.topUp(2000, "money")
+		env.advance(24 * time.Hour)
+		env.counterRenewal(ids[0])
+		env.advance(72 * time.Hour)
+		draft, err := env.retry(job.ID)
+		env.must(err)
+		env.advance(time.Minute)
+		env.counterRenewal(ids[1])
+		env.advance(26 * time.Hour)
+		for try := 1; try <= 2; try++ {
+			draft, err = env.service().CheckAgain(env.Context(), draft, "web:ravi")
+			env.must(err)
+			if got, want := summary(env.rows(draft.ID)), "refused DUPLICATE_REQUEST, refused DUPLICATE_REQUEST, queued"; got != want {
+				env.Errorf("check %d is %s; want %s", try, got, want)
+			}
+			env.advance(2 * time.Hour)
+		}
+	})
+}
+
+// A row that a retry refuses because another operation is in progress is tried once more later: by
+// then that operation may have renewed the subscriber.
+func TestRetry_KeepsGuardOfRefusedRow(t *testing.T) {
+	onBothStores(t, func(env *testEnv) {
+		ids := env.subscribers(0, 2) // the provider confirms the second only in a review
+		first := env.started(ids...)
+		worker := env.worker("node-1", env.store)
+		first = env.finish(first.ID, worker)
+		env.topUp(2000, "money")
+		env.advance(time.Hour)
+		counter := env.counterRenewal(ids[1])
+		second, err := env.retry(first.ID)
+		env.must(err)
+		if got, want := summary(env.rows(second.ID)), "queued, refused OPERATION_IN_PROGRESS"; got != want {
+			env.Fatalf("the retry is %s; want %s", got, want)
+		}
+		_, err = env.service().Start(env.Context(), env.operator.ID, second.ID)
+		env.must(err)
+		env.finish(second.ID, worker)
+		for tries := 0; counter.State.Open() && tries < 10; tries++ {
+			env.advance(time.Minute)
+			_, err = env.reviewer().RunOnce(env.Context())
+			env.must(err)
+			counter, err = env.processor(env.store).Transaction(env.Context(), env.operator.ID, counter.ID, "")
+			env.must(err)
+		}
+		if counter.State != operation.Success {
+			env.Fatalf("the renewal at the counter is %s; want a success", counter.State)
+		}
+		env.advance(time.Hour)
+		third, err := env.retry(second.ID)
+		env.must(err)
+		if got, want := summary(env.rows(third.ID)), "refused DUPLICATE_REQUEST"; got != want {
+			env.Errorf("the second retry is %s; want %s", got, want)
+		}
+	})
+}
+
+// A list that was checked again and discarded can be checked again; one that was not discarded is
+// not made twice.
+func TestCheckAgain_AfterDiscarding(t *testing.T) {
+	onBothStores(t, func(env *testEnv) {
+		env.topUp(2000, "money")
+		first, err := env.service().Prepare(env.Context(), env.order(env.subscribers(0)...))
+		env.must(err)
+		env.advance(2 * time.Hour)
+		seen := map[string]bool{first.ID: true}
+		for range 3 {
+			again, err := env.service().CheckAgain(env.Context(), first, "web:asha")
+			env.must(err)
+			repeated, err := env.service().CheckAgain(env.Context(), first, "web:asha")
+			env.must(err)
+			if again.State != bulk.Draft || seen[again.ID] || repeated.ID != again.ID {
+				env.Errorf("checked again as %s %s, and repeated as %s; want one new draft", again.State, again.ID, repeated.ID)
+			}
+			seen[again.ID] = true
+			_, err = env.service().Cancel(env.Context(), env.operator.ID, again.ID)
+			env.must(err)
+		}
+	})
+}
+
 func refusalText(err error) string {
 	var refusal *bulk.Refusal
 	if errors.As(err, &refusal) {

@@ -76,7 +76,7 @@ func SelectSubscribers(ids []string) []Selection {
 func (s *Service) Prepare(ctx context.Context, o Order) (Job, error) {
 	switch {
 	case len(o.Selections) == 0:
-		return Job{}, refuse("Choose at least one subscriber.")
+		return Job{}, refuse("Select at least one subscriber.")
 	case len(o.Selections) > MaxRows:
 		return Job{}, refuse("There are %d subscribers; a bulk renewal has at most %d.", len(o.Selections), MaxRows)
 	case o.Kind != operation.Renew && o.Kind != operation.AdvanceRenew:
@@ -91,10 +91,11 @@ func (s *Service) Prepare(ctx context.Context, o Order) (Job, error) {
 	}
 	job := Job{OperatorID: o.OperatorID, ID: newID(), Actor: o.Actor, Title: o.Title, State: Draft, CreatedAt: s.now().Truncate(time.Millisecond)}
 	if o.Voucher != "" {
-		job.ID = idForVoucher(o)
-		if made, err := s.Job(ctx, o.OperatorID, job.ID); !errors.Is(err, ErrNoJob) {
+		made, id, err := s.madeBefore(ctx, o)
+		if err != nil || made.ID != "" {
 			return made, err
 		}
+		job.ID = id
 	}
 	rows, err := s.check(ctx, job, o)
 	if err != nil {
@@ -110,6 +111,22 @@ func (s *Service) Prepare(ctx context.Context, o Order) (Job, error) {
 	return s.Job(ctx, o.OperatorID, job.ID)
 }
 
+// madeBefore returns the job that an order with a voucher has made, or else the id of the one
+// to make. A job that was discarded is made anew: its id is the next voucher.
+func (s *Service) madeBefore(ctx context.Context, o Order) (made Job, id string, err error) {
+	for {
+		id = idForVoucher(o)
+		made, err = s.Job(ctx, o.OperatorID, id)
+		switch {
+		case errors.Is(err, ErrNoJob):
+			return Job{}, id, nil
+		case err != nil || !made.Discarded():
+			return made, id, err
+		}
+		o.Voucher = id
+	}
+}
+
 // check checks all rows, a few at a time.
 func (s *Service) check(ctx context.Context, job Job, o Order) ([]Row, error) {
 	ctx, giveUp := context.WithCancelCause(ctx)
@@ -122,12 +139,12 @@ func (s *Service) check(ctx context.Context, job Job, o Order) ([]Row, error) {
 				selection := o.Selections[i]
 				rows[i] = Row{
 					Number: i + 1, Line: selection.Line, SubscriberID: selection.SubscriberID, Mobile: selection.Mobile, PlanID: selection.PlanID,
-					Kind: o.Kind, IdempotencyKey: keyOf(job.ID, i+1), State: RowQueued,
+					Kind: o.Kind, IdempotencyKey: keyOf(job.ID, i+1), State: RowQueued, NotRenewedSince: selection.NotRenewedSince,
 				}
 				if rows[i].PlanID == "" {
 					rows[i].PlanID = o.PlanID
 				}
-				if err := s.checkRow(ctx, job, &rows[i], selection.NotRenewedSince); err != nil {
+				if err := s.checkRow(ctx, job, &rows[i]); err != nil {
 					giveUp(err)
 				}
 			}
@@ -145,9 +162,9 @@ func (s *Service) check(ctx context.Context, job Job, o Order) ([]Row, error) {
 }
 
 // checkRow finds a row's subscriber and plan, and whether it would be refused.
-func (s *Service) checkRow(ctx context.Context, job Job, row *Row, notRenewedSince time.Time) error {
-	if !notRenewedSince.IsZero() {
-		if err := s.renewedSince(ctx, job, row, notRenewedSince); err != nil || row.State == RowRefused {
+func (s *Service) checkRow(ctx context.Context, job Job, row *Row) error {
+	if !row.NotRenewedSince.IsZero() {
+		if err := s.renewedSince(ctx, job, row, row.NotRenewedSince); err != nil || row.State == RowRefused {
 			return err
 		}
 	}
@@ -165,7 +182,7 @@ func (s *Service) checkRow(ctx context.Context, job Job, row *Row, notRenewedSin
 		row.PlanID = plan
 	}
 	quote, err := s.operations.Preview(ctx, row.request(job))
-	if quote.Plan.ID != "" {
+	if quote.Subscriber.ID != "" {
 		row.identify(quote.Subscriber)
 		row.Quoted, row.ExpiryQuoted = quote.Amount, quote.ExpiryNew
 	}
@@ -247,15 +264,24 @@ func (s *Service) Check(ctx context.Context, operatorID int64, id string) (Check
 	if err != nil {
 		return Check{}, err
 	}
-	wallet, err := s.store.Wallet(ctx, operatorID)
+	wallet, err := s.Wallet(ctx, operatorID)
 	if err != nil {
-		return Check{}, fmt.Errorf("read the wallet: %w", err)
+		return Check{}, err
 	}
-	check := Check{Job: job, Wallet: wallet.Balance}
-	if lacks := job.Progress.Outstanding.Sub(wallet.Balance); lacks.IsPositive() {
+	check := Check{Job: job, Wallet: wallet}
+	if lacks := job.Progress.Outstanding.Sub(wallet); lacks.IsPositive() {
 		check.Shortfall = lacks
 	}
 	return check, nil
+}
+
+// Wallet reads what an operator can spend: the balance without what is held.
+func (s *Service) Wallet(ctx context.Context, operatorID int64) (money.Amount, error) {
+	wallet, err := s.store.Wallet(ctx, operatorID)
+	if err != nil {
+		return money.Amount{}, fmt.Errorf("read the wallet: %w", err)
+	}
+	return wallet.Balance, nil
 }
 
 // Start starts a draft. It is idempotent.
@@ -267,7 +293,7 @@ func (s *Service) Start(ctx context.Context, operatorID int64, id string) (Job, 
 	now := s.now()
 	switch {
 	case now.Sub(job.CreatedAt) > draftLifetime:
-		return job, refuse("The list was checked more than an hour ago. Check it again.")
+		return job, errExpired
 	case job.Progress.Queued == 0:
 		return job, refuse("There is nothing in the list that can be renewed.")
 	}
@@ -341,6 +367,11 @@ func (s *Service) read(ctx context.Context, operatorID int64, id string) (Job, e
 // Jobs reads an operator's latest jobs, newest first, without drafts.
 func (s *Service) Jobs(ctx context.Context, operatorID int64, limit int) ([]Job, error) {
 	return s.store.BulkJobs(ctx, operatorID, limit)
+}
+
+// Drafts reads an operator's latest drafts that can still be started, newest first.
+func (s *Service) Drafts(ctx context.Context, operatorID int64, limit int) ([]Job, error) {
+	return s.store.BulkDrafts(ctx, operatorID, s.now().Add(-draftLifetime), limit)
 }
 
 // Rows reads a page of a job's rows.

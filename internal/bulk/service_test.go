@@ -100,6 +100,30 @@ func TestPrepare_QueuesTransientRefusals(t *testing.T) {
 	})
 }
 
+// A row whose subscriber has an operation in progress runs later and is charged then, so the
+// draft's total includes its price.
+func TestPrepare_TotalsRowsInProgress(t *testing.T) {
+	onBothStores(t, func(env *testEnv) {
+		env.topUp(1000, "money")
+		ids := env.subscribers(0, 8)
+		open := operation.Request{
+			OperatorID: env.operator.ID, Channel: operation.Web, Actor: "web:asha", Kind: operation.Renew, IdempotencyKey: "open",
+			Fields: map[string]string{"subscriber_id": ids[1], "plan_id": "FAMILY-1"}, Content: []byte("open"),
+		}
+		_, err := env.processor(env.store).Process(t.Context(), open)
+		env.must(err)
+		job, err := env.service().Prepare(t.Context(), env.order(ids...))
+		env.must(err)
+		rows := env.rows(job.ID)
+		if got, want := summary(rows), "queued, queued OPERATION_IN_PROGRESS"; got != want {
+			t.Errorf("checked as %s; want %s", got, want)
+		}
+		if busy := rows[1]; job.Progress.Outstanding != money.Paise(2*199_00) || busy.CustomerName != "Customer 2" || !busy.ExpiryQuoted.IsZero() {
+			t.Errorf("the total is %s, and the row in progress is %+v", job.Progress.Outstanding, busy)
+		}
+	})
+}
+
 func TestStart_Refusals(t *testing.T) {
 	onBothStores(t, func(env *testEnv) {
 		env.topUp(1000, "money")

@@ -46,8 +46,16 @@ type Store interface {
 	BulkJob(ctx context.Context, operatorID int64, id string) (job Job, found bool, err error)
 	BulkJobs(ctx context.Context, operatorID int64, limit int) ([]Job, error)
 
+	// BulkDrafts reads an operator's latest drafts that were made after a moment, newest
+	// first.
+	BulkDrafts(ctx context.Context, operatorID int64, since time.Time, limit int) ([]Job, error)
+
 	// BulkRows reads rows of a job in their order.
 	BulkRows(ctx context.Context, operatorID int64, id string, page Page) ([]Row, error)
+
+	// RecentlyRenewedRows reads the queued rows of a job whose subscribers were renewed after a
+	// moment, in their order.
+	RecentlyRenewedRows(ctx context.Context, operatorID int64, id string, since time.Time) ([]RenewedRow, error)
 
 	// BulkJobsDue reports whether a job is due, without claiming it.
 	BulkJobsDue(ctx context.Context, now time.Time) (bool, error)
@@ -90,9 +98,16 @@ type Store interface {
 var (
 	ErrAnotherRuns error = refuse("Another bulk renewal is running. Wait until it is finished, or cancel it.")
 	ErrMaintenance error = refuse("New operations are stopped for maintenance. Nothing was charged; try again later.")
-	ErrSuspended   error = refuse("This operator's account is suspended: you can look at everything and change nothing. Ask your MSO.")
+	ErrSuspended   error = refuse("This operator's account is suspended: you can view everything but change nothing. Ask your MSO.")
 	ErrOutdated    error = refuse("Another bulk renewal was started since this list was checked. Check the list again.")
 )
+
+// RenewedRow is a row of a list whose subscriber was renewed shortly before.
+type RenewedRow struct {
+	Number int
+	// RenewedAt is the subscriber's last renewal, Expires the present expiry.
+	RenewedAt, Expires time.Time
+}
 
 // Page is a part of a job's rows.
 type Page struct {

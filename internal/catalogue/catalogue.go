@@ -39,8 +39,9 @@ type Comparison struct {
 // Store is the storage of plans and comparisons.
 type Store interface {
 	// SellablePlans lists the plans that are not retired and whose components
-	// the provider sold when last compared, by id.
-	SellablePlans(ctx context.Context) ([]subscription.Plan, error)
+	// the provider sold when last compared, by id, with the time of the last successful
+	// comparison; zero if there was none, or there is no such plan.
+	SellablePlans(ctx context.Context, provider string) (plans []subscription.Plan, verified time.Time, err error)
 	// RecordComparison replaces what is known of the provider's catalogue.
 	RecordComparison(ctx context.Context, comparison Comparison) error
 	// RecordFailure records a failed comparison and its error.
@@ -88,10 +89,13 @@ func New(store Store, source Source, config Config) *Catalogue {
 
 // Plans lists what can be bought now.
 func (c *Catalogue) Plans(ctx context.Context) ([]subscription.Plan, error) {
-	if err := c.verified(ctx); err != nil {
-		return nil, err
+	plans, verified, err := c.store.SellablePlans(ctx, c.config.Provider)
+	if err == nil && !c.recent(verified) {
+		if err := c.verified(ctx); err != nil {
+			return nil, err
+		}
+		plans, _, err = c.store.SellablePlans(ctx, c.config.Provider)
 	}
-	plans, err := c.store.SellablePlans(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the catalogue: %w", err)
 	}

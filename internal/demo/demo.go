@@ -116,9 +116,13 @@ func Prepare(in Folder, addr, providerURL string) (server.Config, error) {
 	return server.LoadConfig(server.Sources{File: file, Sets: overrides, Environ: in.Environ})
 }
 
-// demoSettings are the demo's own defaults: a newcomer has no authenticator app at hand, and
-// security events would clutter the terminal.
-var demoSettings = map[string]string{"panel.staff_totp": "false", "log.security_file": "security.log"}
+// demoSettings are the demo's own defaults: a newcomer has no authenticator app at hand,
+// security events would clutter the terminal, and the bank's details are made up.
+var demoSettings = map[string]string{
+	"panel.staff_totp": "false", "log.security_file": "security.log",
+	"payments.account_name": "Demo Cable Distribution", "payments.account_number": "50100000012345", "payments.ifsc": "DEMO0000001", "payments.bank": "Demo Bank, Pune",
+	"payments.upi_id": "democable@demobank",
+}
 
 const demoHead = `The demo's configuration, written again at each start: what was given with --set stays.
 coax admin --config THIS_FILE works on the demo's store, also while it runs.`

@@ -71,7 +71,8 @@ func FillHistory(ctx context.Context, n *server.Node, provider *RunningSimulator
 		ProviderName: n.Config.Provider.Name, Timeout: n.Config.Provider.Timeout,
 		FirstCheck: n.Config.Review.FirstCheck, MaxInterval: n.Config.Review.MaxInterval, RefundAfter: n.Config.Review.RefundAfter,
 		ActivationTerm: n.Config.Rules.ActivationTerm,
-		Fingerprints:   operation.Fingerprints{Keys: n.Vault.Derive("body fingerprint"), Current: n.Vault.PrimaryID()},
+		Fingerprints:   n.Vault.KeysFor(operation.FingerprintPurpose),
+		ClientKeys:     operation.ClientKeys(n.Vault.DeriveInOrder(operation.ClientKeyPurpose)),
 		Now:            n.Now,
 		Progress: func(p demohistory.Progress) {
 			fmt.Fprintf(progress, "Making up a history: day %d of %d, %d operations\n", p.Days, p.Of, p.Operations)

@@ -69,7 +69,8 @@ type Config struct {
 	MaxInterval    time.Duration
 	RefundAfter    time.Duration
 	ActivationTerm subscription.ActivationTerm
-	Fingerprints   operation.Fingerprints
+	Fingerprints   operation.FingerprintKeys
+	ClientKeys     operation.ClientKeys
 
 	// Now is the real clock, for the price comparison at the end.
 	Now func() time.Time

@@ -51,11 +51,11 @@ func newGenerator(ctx context.Context, config Config, begins time.Time) (*genera
 	node := "history"
 	g.processor = operation.NewProcessor(config.Store, prices, g.provider, operation.NewBreaker(func(context.Context) error { return nil }), operation.Config{
 		Now: g.clock.Now, Node: node, ProviderName: config.ProviderName, Timeout: config.Timeout, FirstCheck: config.FirstCheck,
-		ActivationTerm: config.ActivationTerm, Fingerprints: config.Fingerprints,
+		ActivationTerm: config.ActivationTerm, Fingerprints: config.Fingerprints, ClientKeys: config.ClientKeys,
 	})
 	g.reviewer = operation.NewReviewer(config.Store, g.provider, operation.ReviewConfig{
 		Now: g.clock.Now, Node: node, Timeout: config.Timeout, FirstCheck: config.FirstCheck, MaxInterval: config.MaxInterval,
-		RefundAfter: config.RefundAfter,
+		RefundAfter: config.RefundAfter, ClientKeys: config.ClientKeys,
 	})
 	return g, g.loadState(ctx)
 }

@@ -71,7 +71,7 @@ func newEnv(t testing.TB) *env {
 		Vault: vault, Provider: provider, ShortTimeout: open(500 * time.Millisecond), Source: provider, Simulator: sim, ProviderName: "simulator",
 		Timeout: 20 * time.Second, FirstCheck: 10 * time.Second, MaxInterval: 10 * time.Minute, RefundAfter: 2 * time.Minute,
 		ActivationTerm: subscription.ThirtyDays,
-		Fingerprints:   operation.Fingerprints{Keys: vault.Derive("body fingerprint"), Current: vault.PrimaryID()},
+		Fingerprints:   vault.KeysFor(operation.FingerprintPurpose),
 		Now:            func() time.Time { return today },
 		Progress:       func(Progress) {},
 	}

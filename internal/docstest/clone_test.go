@@ -3,6 +3,7 @@ package docstest
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -46,5 +47,18 @@ func copyFile(t *testing.T, from, to string) {
 	}
 	if err := os.WriteFile(to, text, info.Mode().Perm()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// copyProgram copies a program in a process of its own. If this process wrote the file, another
+// test's command that is started meanwhile would hold it open for writing until its exec, and
+// the program could not be run ("text file busy").
+func copyProgram(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("cp", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("copy %s: %v\n%s", from, err, out)
 	}
 }

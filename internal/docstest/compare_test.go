@@ -61,7 +61,9 @@ var forms = []struct {
 	{regexp.MustCompile(`\bcxk_[0-9a-f]{8}\b`), "cxk_HINT"},
 	// The number of orders in a demo's history depends on the hour.
 	{regexp.MustCompile(`\bSIM-\d{8}\b`), "SIM_ID"},
-	{regexp.MustCompile(`: \d+ bytes$`), ": N bytes"},
+	{regexp.MustCompile(`\b([Kk]ey) \d{5,10}\b`), "$1 ID"},
+	{regexp.MustCompile(`\b\d+(\.\d)? [KM]B\b`), "N MB"},
+	{regexp.MustCompile(`^sha256 [0-9a-f]{64}$`), "sha256 SUM"},
 	{regexp.MustCompile(`"password": ?"[A-Za-z0-9]{12}"`), `"password": "PASSWORD"`},
 	{regexp.MustCompile(`^(password +)[a-z2-9]{4}(-[a-z2-9]{4}){3}$`), "${1}PASSWORD"},
 	{regexp.MustCompile(`(last action's (?:hash|MAC) +|"acts_head": ?")[0-9a-f]{64}`), "${1}HASH"},
@@ -123,7 +125,7 @@ func shifted(pairs map[int]int, want, got int) map[int]int {
 
 // tokens are names that a page shows and uses again: a transaction id differs in each
 // run, but is the same throughout the page.
-var tokens = regexp.MustCompile(`\bCX[0-9A-Z]{26}\b|\bcx[ks]_[0-9a-f]{32,64}\b|\b127\.0\.0\.1:\d+\b`)
+var tokens = regexp.MustCompile(`\bCX[0-9A-Z]{26}\b|\bcx[ks]_[0-9a-f]{32,64}\b|\b127\.0\.0\.1:\d+\b|\bkey \d{5,10}\b`)
 
 // learn records what the page's names stand for in this run. It returns an error if the
 // page uses one name for two things, or two names for one.

@@ -22,7 +22,8 @@ var update = flag.Bool("update", false, "write what the commands print into the 
 // needed are the programs that the pages' commands use. `make test` installs them.
 var needed = []string{"bash", "make", "go", "python3", "php", "node", "curl", "openssl"}
 
-// Every page's console blocks run in order, in a fresh clone of the source. This differs
+// Every page's console blocks run in order, in a fresh clone of the source; those of the
+// operating pages share one. This differs
 // from a reader's machine: ports are free ones, the folders in realRoots are below a
 // temporary one, and systemctl is a stand-in.
 func TestPages_ExamplesWork(t *testing.T) {
@@ -41,41 +42,66 @@ func TestPages_ExamplesWork(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("make build: %v\n%s", err, out)
 	}
-	all, ran := pages(t), 0
+	all := pages(t)
 	t.Run("mentioned commands", func(t *testing.T) {
 		t.Parallel()
 		mentionedCommandsExist(t, all, built)
 	})
-	for _, p := range all {
-		if !slices.ContainsFunc(p.blocks, func(b block) bool { return b.kind == "console" || b.kind == "toml" }) {
-			continue
-		}
-		ran++
-		t.Run(p.name, func(t *testing.T) {
+	played := playedTogether(t, all)
+	for _, together := range played {
+		t.Run(together[0].name, func(t *testing.T) {
 			t.Parallel()
-			w := newPageEnv(t, p)
+			w := newPageEnv(t, together[0])
 			copyTree(t, ".", w.clone)
-			if p.name != "README.md" { // README.md builds it itself
-				copyFile(t, filepath.Join(built, "bin", "coax"), filepath.Join(w.clone, "bin", "coax"))
+			if together[0].name != "README.md" { // README.md builds it itself
+				copyProgram(t, filepath.Join(built, "bin", "coax"), filepath.Join(w.clone, "bin", "coax"))
 			}
-			w.play()
+			w.play(together)
 		})
 	}
-	if ran == 0 {
+	if len(played) == 0 {
 		t.Error("no page has an example: the search looks in the wrong place")
 	}
 }
 
+// operatingPages use one installation, which the first makes, in this order. Each goes on
+// with what the pages before it left.
+var operatingPages = []string{
+	"docs/operating.md", "docs/certificates.md", "docs/people.md", "docs/monitoring.md", "docs/auditing.md", "docs/retention.md", "docs/backups.md", "docs/upgrading.md", "docs/master-key.md", "docs/incidents.md",
+}
+
+// playedTogether returns the pages with examples: the operating pages in one group, each
+// other page in a group of its own.
+func playedTogether(t *testing.T, all []*page) [][]*page {
+	t.Helper()
+	operating := make([]*page, len(operatingPages))
+	var groups [][]*page
+	for _, p := range all {
+		if !slices.ContainsFunc(p.blocks, func(b block) bool { return b.kind == "console" || b.kind == "toml" }) {
+			continue
+		}
+		if i := slices.Index(operatingPages, p.name); i >= 0 {
+			operating[i] = p
+		} else {
+			groups = append(groups, []*page{p})
+		}
+	}
+	if i := slices.Index(operating, nil); i >= 0 {
+		t.Fatalf("%s is not there, or has no example", operatingPages[i])
+	}
+	return append(groups, operating)
+}
+
 // realRoots are folders of a real machine that pages mention.
-var realRoots = regexp.MustCompile(`(^|[\s='":])(/srv/coax|/var/backups/coax|/etc/systemd/system|/usr/local/bin)\b`)
+var realRoots = regexp.MustCompile(`(^|[\s='":]|file://)(/etc/coax|/var/lib/coax|/var/log/coax|/var/backups/coax|/usr/bin/coax)\b`)
 
 // homeOfClone is the folder of the source on the pages.
 const homeOfClone = "/home/you/coax"
 
-// pageEnv is the environment in which one page's examples run.
+// pageEnv is the environment in which the examples of one or more pages run.
 type pageEnv struct {
 	t       *testing.T
-	page    *page
+	page    *page // the one whose examples run now
 	root    string
 	clone   string
 	known   map[string]string // the page's names, and what they are in this run
@@ -96,11 +122,13 @@ func newPageEnv(t *testing.T, p *page) *pageEnv {
 		t.Fatal(err)
 	}
 	w := &pageEnv{t: t, page: p, root: root, clone: filepath.Join(root, "coax"), known: map[string]string{}}
-	for _, folder := range []string{"coax", "srv", "var/backups/coax", "etc/systemd/system", "usr/local/bin", "played"} {
+	for _, folder := range []string{"coax", "etc", "usr/bin", "var/lib", "var/log", "var/backups", "played"} {
 		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
+	// The account coax is whoever runs the tests.
+	w.write("played/runuser", "#!/bin/sh\nshift 3\nexec \"$@\"\n", 0o755)
 	w.write("played/journalctl", "#!/bin/sh\nexec cat "+filepath.Join(root, "played/journal")+"\n", 0o755)
 	w.write("played/cwd", w.clone, 0o644)
 	return w
@@ -126,36 +154,45 @@ func cleanEnvironment(more ...string) []string {
 }
 
 func (w *pageEnv) environment() []string {
-	return cleanEnvironment(
-		"PATH="+filepath.Join(w.root, "played")+":"+filepath.Join(w.root, "usr/local/bin")+":"+os.Getenv("PATH"),
+	settings := []string{
 		// The standard ports may be in use; these override the configuration file.
 		"COAX_SERVER_ADDR=127.0.0.1:0", "COAX_SERVER_INTERNAL_ADDR=127.0.0.1:0",
+	}
+	if w.page.name == "docs/backups.md" {
+		// After a restore, maintenance off waits for as long.
+		settings = append(settings, "COAX_PROVIDER_TIMEOUT=4s", "COAX_REVIEW_REFUND_AFTER=4s")
+	}
+	return cleanEnvironment(append(settings,
+		"PATH="+filepath.Join(w.root, "played")+":"+filepath.Join(w.root, "usr/bin")+":"+os.Getenv("PATH"),
 		"GOFLAGS=-trimpath", "CGO_ENABLED=0", "PYTHONDONTWRITEBYTECODE=1",
-	)
+	)...)
 }
 
-// play runs the page's blocks.
-func (w *pageEnv) play() {
+// play runs the blocks of the pages.
+func (w *pageEnv) play(together []*page) {
 	defer w.stopAll()
 	var printed []string
-	for _, b := range w.page.blocks {
-		switch b.kind {
-		case "toml":
-			w.configure(b)
-		case "console":
-			for _, s := range steps(b) {
-				if w.t.Failed() && !*update {
-					return // later steps depend on this one
+	for _, p := range together {
+		w.page, w.edits = p, nil
+		for _, b := range p.blocks {
+			switch b.kind {
+			case "toml":
+				w.configure(b)
+			case "console":
+				for _, s := range steps(b) {
+					if w.t.Failed() && !*update {
+						return // later steps depend on this one
+					}
+					printed = append(printed, w.step(s)...)
 				}
-				printed = append(printed, w.step(s)...)
 			}
 		}
+		w.rewrite()
 	}
-	// Last, so that it does not disturb the page's own steps.
+	// Last, so that it does not disturb the pages' own steps.
 	for _, command := range printed {
 		w.paste(command)
 	}
-	w.rewrite()
 }
 
 // step runs one command and compares its output. For a demo it returns the commands that
@@ -182,6 +219,8 @@ func (w *pageEnv) step(s step) (toPaste []string) {
 				w.t.Errorf("%s\noffered its user nothing to try:\n%s", at, got)
 			}
 		}
+	case strings.HasPrefix(s.command, "apt install ./coax_"):
+		got = w.installPackage()
 	case strings.HasPrefix(s.command, "systemctl "):
 		w.systemctl(strings.Fields(s.command)[1:])
 	default:

@@ -38,21 +38,20 @@ func (b block) String() string { return strings.Join(b.text, "\n") + "\n" }
 // stands between fences at the start of a line.
 //
 // A page's blocks run in order, in a fresh copy of the source; what serves (make demo,
-// coax serve) is left running. In a console block a trailing backslash continues a
+// coax serve) is left running. The operating pages share one copy: operatingPages. In a console block a trailing backslash continues a
 // command, a line … stands for any lines, and "# exits 1" behind a command says that it
 // is meant to fail. Request and transaction ids, keys, times and ports are compared by
-// their form, and an id that a page has shown can be used in a later command. /srv/coax
-// and a few other folders lie below a temporary one, and systemctl is a stub.
+// their form, and an id that a page has shown can be used in a later command. /etc/coax
+// and a few other folders lie below a temporary one, and systemctl and apt are stubs.
 //
 // go test ./internal/docstest -run TestPages_ExamplesWork/docs/integrating.md -update writes what was printed
-// into that page; check the difference.
+// into that page; check the difference. docs/operating.md stands for all operating pages.
 var kinds = map[string]string{
 	"console":    "commands after `$ ` are run in order, and print exactly the lines that follow",
 	"go":         "a whole program, the same as the file that is named after the kind; a console block runs it",
 	"python":     "the same in Python",
 	"php":        "the same in PHP",
 	"javascript": "the same in JavaScript",
-	"ini":        "a systemd unit, the same as the file that is named after the kind; a console block installs it",
 	"toml":       "a configuration that the product reads; with a path, it is written there first",
 	"json":       "is valid; an answer of the API names its request and status: POST /api/v1/renew 402",
 	"http":       "an exchange with a provider, replayed by internal/provider/simulator",
@@ -205,7 +204,7 @@ func TestPages_ProgramsMatchFiles(t *testing.T) {
 			}
 		}
 		for _, b := range p.blocks {
-			if !slices.Contains([]string{"go", "python", "php", "javascript", "ini"}, b.kind) {
+			if !slices.Contains([]string{"go", "python", "php", "javascript"}, b.kind) {
 				continue
 			}
 			if strings.HasPrefix(p.name, "sdk/") {

@@ -19,7 +19,7 @@ import (
 )
 
 // Commands that serve are started and left running until the page stops them or ends.
-var servesPattern = regexp.MustCompile(`^(make demo|(\S*/)?coax (demo|serve|simulator))( |$)`)
+var servesPattern = regexp.MustCompile(`^(make demo|(runuser -u coax -- )?(\S*/)?coax (demo|serve|simulator))( |$)`)
 
 func serves(command string) bool { return servesPattern.MatchString(command) }
 
@@ -173,20 +173,62 @@ func (w *pageEnv) stopAll() {
 	}
 }
 
-// systemctl is a stand-in for systemd: it starts, stops, restarts and reloads the unit
-// that the page has installed.
+// installPackage does what the package does: it puts the program in place and runs the
+// package's own script, whose folders are below the temporary root and whose account is
+// whoever runs the tests. An upgrade restarts what runs. make packages-test installs the
+// package itself.
+func (w *pageEnv) installPackage() string {
+	w.t.Helper()
+	program := filepath.Join(w.root, "usr/bin/coax")
+	// It may run, so it is replaced and not written over, as dpkg does.
+	if err := os.Remove(program); err != nil && !errors.Is(err, os.ErrNotExist) {
+		w.t.Fatal(err)
+	}
+	copyProgram(w.t, filepath.Join(w.clone, "bin/coax"), program)
+	script, err := os.ReadFile(filepath.Join(w.clone, "packaging/postinst"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(script), " -o coax -g coax", "")
+	w.write("played/postinst", realRoots.ReplaceAllString(text, "${1}"+w.root+"${2}"), 0o755)
+	for _, tool := range []string{"getent", "deb-systemd-helper", "deb-systemd-invoke"} {
+		w.write("played/"+tool, "#!/bin/sh\nexit 0\n", 0o755)
+	}
+	printed, status := w.run("sed -i 's|/run/systemd/system|/nowhere|' \"$PLAYED/postinst\"; sh \"$PLAYED/postinst\" configure")
+	if status != 0 {
+		w.t.Errorf("%s: postinst exits %d: %s", w.page.name, status, printed)
+	}
+	for _, s := range slices.Clone(w.running) {
+		if strings.Contains(s.command, " serve ") {
+			w.stop(s)
+			w.serve(s.command)
+		}
+	}
+	return "Setting up coax\n" + printed
+}
+
+// systemctl is a stand-in for systemd: it starts, stops, restarts and reloads the
+// package's service. Timers do not run.
 func (w *pageEnv) systemctl(args []string) {
 	w.t.Helper()
-	if slices.Equal(args, []string{"daemon-reload"}) {
-		return
+	verb, units := args[0], slices.DeleteFunc(slices.Clone(args[1:]), func(a string) bool { return strings.HasPrefix(a, "-") })
+	for _, unit := range units {
+		name := unit
+		if filepath.Ext(unit) == "" {
+			name += ".service"
+		}
+		text, err := os.ReadFile(filepath.Join(w.clone, "packaging", name))
+		if err != nil {
+			w.t.Errorf("%s: systemctl %s: %v", w.page.name, strings.Join(args, " "), err)
+		} else if name == unit+".service" {
+			w.playUnit(verb, unit, string(text))
+		}
 	}
-	verb, unit := args[0], args[len(args)-1]
-	text, err := os.ReadFile(filepath.Join(w.root, "etc/systemd/system", unit+".service"))
-	if err != nil {
-		w.t.Errorf("%s: systemctl %s: %v", w.page.name, strings.Join(args, " "), err)
-		return
-	}
-	settings, problems := readUnit(string(text))
+}
+
+func (w *pageEnv) playUnit(verb, unit, text string) {
+	w.t.Helper()
+	settings, problems := readUnit(text)
 	if len(problems) > 0 {
 		w.t.Errorf("%s: %s.service: %v", w.page.name, unit, problems)
 	}
@@ -199,7 +241,7 @@ func (w *pageEnv) systemctl(args []string) {
 	}
 	running := slices.IndexFunc(w.running, func(s *server) bool { return s.command == command })
 	if verb != "start" && verb != "enable" && running < 0 {
-		w.t.Errorf("%s: systemctl %s: it does not run", w.page.name, strings.Join(args, " "))
+		w.t.Errorf("%s: systemctl %s: it does not run", w.page.name, verb+" "+unit)
 		return
 	}
 	switch verb {
@@ -226,12 +268,14 @@ func (w *pageEnv) systemctl(args []string) {
 // unitKeys are the systemd settings that our unit uses; systemd itself only warns about
 // an unknown one.
 var unitKeys = map[string][]string{
-	"Unit": {"Description", "Documentation", "After", "Wants", "StartLimitIntervalSec"},
+	"Unit": {"Description", "Documentation", "After", "Wants", "RequiresMountsFor", "StartLimitIntervalSec"},
 	"Service": {
-		"Type", "User", "Group", "ExecStart", "ExecReload", "Restart", "RestartSec", "TimeoutStopSec", "UMask", "LimitNOFILE",
-		"NoNewPrivileges", "ProtectSystem", "ProtectHome", "PrivateTmp", "PrivateDevices", "ReadWritePaths", "CapabilityBoundingSet",
-		"RestrictAddressFamilies", "LockPersonality", "MemoryDenyWriteExecute", "SystemCallFilter", "SystemCallArchitectures",
-		"ProtectKernelTunables", "ProtectKernelModules", "ProtectControlGroups", "RestrictSUIDSGID", "RestrictNamespaces",
+		"Type", "User", "Group", "EnvironmentFile", "ExecStart", "ExecReload", "Restart", "RestartSec", "TimeoutStopSec", "UMask", "LimitNOFILE", "LimitCORE",
+		"StateDirectory", "StateDirectoryMode", "LogsDirectory", "LogsDirectoryMode", "NoNewPrivileges", "ProtectSystem", "ProtectHome",
+		"PrivateTmp", "PrivateDevices", "PrivateMounts", "DevicePolicy", "AmbientCapabilities", "CapabilityBoundingSet",
+		"RestrictAddressFamilies", "RestrictRealtime", "RestrictNamespaces", "RestrictSUIDSGID", "LockPersonality", "MemoryDenyWriteExecute",
+		"SystemCallFilter", "SystemCallArchitectures", "SystemCallErrorNumber", "ProtectClock", "ProtectControlGroups", "ProtectHostname",
+		"ProtectKernelLogs", "ProtectKernelModules", "ProtectKernelTunables", "ProtectProc", "RemoveIPC", "KeyringMode",
 	},
 	"Install": {"WantedBy"},
 }
@@ -257,7 +301,7 @@ func readUnit(text string) (settings map[string]string, problems []error) {
 			problems = append(problems, fmt.Errorf("line %d: %s has no setting %s", i+1, section, line))
 			continue
 		}
-		if settings[section+"."+key] != "" {
+		if settings[section+"."+key] != "" && key != "SystemCallFilter" {
 			problems = append(problems, fmt.Errorf("line %d: %s is set twice", i+1, key))
 		}
 		settings[section+"."+key] = value
@@ -271,7 +315,7 @@ func readUnit(text string) (settings map[string]string, problems []error) {
 }
 
 func TestReadUnit_FindsMisspeltSetting(t *testing.T) {
-	const good = "[Unit]\nDescription=Coax\n[Service]\nUser=coax\nExecStart=/usr/local/bin/coax serve\nRestart=always\n[Install]\nWantedBy=multi-user.target\n"
+	const good = "[Unit]\nDescription=Coax\n[Service]\nUser=coax\nExecStart=/usr/bin/coax serve\nRestart=always\n[Install]\nWantedBy=multi-user.target\n"
 	if _, problems := readUnit(good); len(problems) > 0 {
 		t.Errorf("a good unit is refused: %v", problems)
 	}

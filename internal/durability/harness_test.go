@@ -139,7 +139,7 @@ func (s *site) open(t testing.TB, path string, options sqlite.Options) *harness 
 	h.processor = operation.NewProcessor(store, plans, h.wire, breaker, operation.Config{
 		Now: s.now, Node: "node", ProviderName: providerName, Timeout: 20 * time.Second, FirstCheck: firstCheck,
 		ActivationTerm: subscription.ThirtyDays,
-		Fingerprints:   operation.Fingerprints{Keys: s.vault.Derive("body fingerprint"), Current: s.vault.PrimaryID()},
+		Fingerprints:   s.vault.KeysFor(operation.FingerprintPurpose),
 	})
 	h.reviewer = operation.NewReviewer(store, h.wire, operation.ReviewConfig{
 		Now: s.now, Node: "node", Timeout: 20 * time.Second, FirstCheck: firstCheck, MaxInterval: maxInterval, RefundAfter: refundAfter,

@@ -150,7 +150,7 @@ func checkSecurityHeaders(t testing.TB, request *http.Request, got Page) {
 	what := request.Method + " " + request.URL.Path
 	for name, want := range map[string]string{
 		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
-			"form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+			"manifest-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
 		"X-Content-Type-Options":     "nosniff",
 		"Referrer-Policy":            "same-origin",
 		"Cross-Origin-Opener-Policy": "same-origin",
@@ -162,6 +162,8 @@ func checkSecurityHeaders(t testing.TB, request *http.Request, got Page) {
 			continue
 		case name == "Cache-Control" && strings.HasPrefix(path, "/openapi.") && got.Status < http.StatusBadRequest:
 			want = "no-cache"
+		case name == "Referrer-Policy" && strings.HasPrefix(path, "/r/"):
+			want = "no-referrer"
 		case name == "Content-Security-Policy" && path == "/docs" && got.Status == http.StatusOK:
 			want = strings.Replace(want, "style-src 'self'", "style-src 'self' "+styleNonce.FindString(got.Header.Get(name)), 1) + "; worker-src blob:"
 		}
@@ -189,6 +191,9 @@ func (p Page) Shows(t testing.TB, status int, want ...string) Page {
 		if !strings.Contains(p.Body, text) {
 			t.Errorf("the page does not contain %q:\n%s", text, p.Body)
 		}
+	}
+	if strings.Contains(p.Body, "%!") {
+		t.Errorf("the page contains a text with a wrong number of arguments:\n%s", p.Body)
 	}
 	return p
 }
@@ -331,7 +336,7 @@ func (e *Env) SampleRoutes(t testing.TB, panel *Browser) []sampleRoute {
 			t.Fatal(err)
 		}
 	}
-	subscribers, err := e.Node.Store.ListSubscribers(ctx, report.SubscriberQuery{OperatorID: id, Status: report.Active, Now: e.Now(), Limit: 100})
+	subscribers, err := e.Node.Store.ListSubscribers(ctx, report.SubscriberQuery{OperatorID: id, Source: report.FromExpiry, Status: report.Active, Now: e.Now(), Limit: 100})
 	must(err)
 	operations, err := e.Node.Store.PageOperations(ctx, report.OperationQuery{OperatorID: id, Limit: 1})
 	must(err)
@@ -353,7 +358,7 @@ func (e *Env) SampleRoutes(t testing.TB, panel *Browser) []sampleRoute {
 		t.Fatalf("start a bulk renewal: status %d, to %q\n%s", job.Status, job.Location, job.Body)
 	}
 	operator := fmt.Sprintf("/console/operators/%d", id)
-	return []sampleRoute{
+	return append([]sampleRoute{
 		{"/panel/subscribers/{id}", "/panel/subscribers/" + subscribers[len(subscribers)/2].ID},
 		{"/panel/transactions/{id}", "/panel/transactions/" + operations[0].ID},
 		{"/panel/bulk/{id}", job.Location},
@@ -367,7 +372,7 @@ func (e *Env) SampleRoutes(t testing.TB, panel *Browser) []sampleRoute {
 		{"/console/catalogue/plans/{id}", "/console/catalogue/plans/BASIC-1"},
 		{"/console/review/operations/{id}", "/console/review/operations/" + operations[0].ID},
 		{"/console/audit-log/{entry}", "/console/audit-log/2"},
-	}
+	}, e.samplePayments(t)...)
 }
 
 // ListQueries returns list pages with cursors, searches and filters, among them some that
@@ -379,6 +384,7 @@ func (e *Env) ListQueries(subscriber string) map[web.Area][]string {
 	return map[web.Area][]string{
 		web.Panel: {
 			"/panel/?figures=yes",
+			"/panel/search?q=s", "/panel/search?q=asha", "/panel/search?q=provider-1", "/panel/search?q=26-27/999999", "/panel/search?q=631245999999",
 			"/panel/subscribers?after=" + after(report.Cursor{Text: "lakshmi devi", ID: "1"}),
 			"/panel/subscribers?q=s", "/panel/subscribers?q=sha", "/panel/subscribers?q=asha+sh", "/panel/subscribers?q=zzz",
 			"/panel/subscribers?q=" + subscriber[:3], "/panel/subscribers?q=" + subscriber,
@@ -394,13 +400,16 @@ func (e *Env) ListQueries(subscriber string) map[web.Area][]string {
 			"/panel/transactions?kind=advance_renew", "/panel/transactions?channel=web", "/panel/transactions?state=failed&channel=web&kind=advance_renew",
 			"/panel/transactions?from=" + day(40) + "&until=" + day(30), "/panel/transactions?subscriber=" + subscriber,
 			"/panel/requests?refused=yes", "/panel/requests?q=nothing",
+			"/panel/add-money?amount=5000", "/panel/add-money?after=20",
 		},
 		web.Console: {
-			"/console/operators?q=demo", "/console/operators?status=inactive",
+			"/console/search?q=s", "/console/search?q=asha", "/console/search?q=98", "/console/search?q=provider-1", "/console/search?q=26-27/999999", "/console/search?q=631245999999", "/console/search?q=RV0",
+			"/console/operators?q=demo", "/console/operators?status=inactive", "/console/catalogue/plans/BASIC-1?count=yes",
 			"/console/commission?month=" + e.Now().AddDate(0, 0, -35).Format("2006-01"),
 			fmt.Sprintf("/console/commission?operator=%d", e.Demo.LCOID), "/console/commission?sums=yes",
 			"/console/audit-log?actor=nobody", "/console/audit-log?action=key+revoke", "/console/audit-log?q=nothing", "/console/audit-log?from=" + day(80) + "&until=" + day(70),
 			fmt.Sprintf("/console/audit-log?operator=%d", e.Demo.LCOID), "/console/audit-log?verify=yes", "/console/review/exceptions?closed=yes",
+			"/console/payments?show=all", "/console/payments?after=20", "/console/payments/statements/1?kind=unmatched&after=30",
 		},
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -79,6 +80,10 @@ func NewEnv(t testing.TB, sets ...string) *Env {
 	return NewEnvAt(t, startTime(), sets...)
 }
 
+// WithoutMark, among the settings of an Env, keeps the node from marking the store, which is a
+// commit in the background. No configuration can do that.
+const WithoutMark = "store.mark_file="
+
 // NewEnvAt is NewEnv with the clock set to a time.
 func NewEnvAt(t testing.TB, at time.Time, sets ...string) *Env {
 	t.Helper()
@@ -138,9 +143,14 @@ func (e *Env) Start(sets ...string) {
 	if e.Simulator, err = demo.StartSimulator("127.0.0.1:0", filepath.Join(e.Folder, "simulator.json")); err != nil {
 		e.TB.Fatal(err)
 	}
+	marked := len(sets)
+	sets = slices.DeleteFunc(slices.Clone(sets), func(set string) bool { return set == WithoutMark })
 	config, err := demo.Prepare(demo.Folder{Path: e.Folder, Sets: sets}, "127.0.0.1:0", e.Simulator.URL)
 	if err != nil {
 		e.TB.Fatal(err)
+	}
+	if len(sets) < marked {
+		config.Store.MarkFile = ""
 	}
 	config.Store.New = true // the folder may have the SQLite store that it was copied with
 	log := telemetry.NewLogger(e.Log, slog.LevelDebug, "json")

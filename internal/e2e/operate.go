@@ -154,8 +154,9 @@ func (e *Env) CheckAudit() {
 }
 
 // requestTables are the tables that a refused request may change: nonces and counters of
-// admission, and the request log, which is written seconds later.
-var requestTables = []string{"nonces", "nonce_index", "nonce_index_state", "rate_counters", "sqlite_sequence", "request_log", "key_uses"}
+// admission, the request log, which is written seconds later, the store's mark, which moves
+// after any write, and the nodes that run.
+var requestTables = []string{"nonces", "nonce_index", "nonce_index_state", "rate_counters", "sqlite_sequence", "request_log", "key_uses", "store_mark", "nodes"}
 
 // hashTables hashes every table but those that a refused request may change.
 func (e *Env) hashTables() map[string]string {
@@ -370,10 +371,17 @@ func (e *Env) SendNow(c Call) Answer {
 // false if no answer came.
 func (e *Env) TryOperate(as Caller, endpoint, key string, o Order) (Answer, bool) {
 	e.TB.Helper()
-	e.Time.Store(time.Now().UnixMilli())
-	request := e.Request(Call{
+	return e.Try(Call{
 		As: as, Method: "POST", Path: "/api/v1/" + endpoint, Body: o.JSON(), Header: map[string][]string{"Idempotency-Key": {key}},
 	})
+}
+
+// Try sends a call, signed with the machine's time, to a process that may die meanwhile. It
+// returns false if no answer came.
+func (e *Env) Try(c Call) (Answer, bool) {
+	e.TB.Helper()
+	e.Time.Store(time.Now().UnixMilli())
+	request := e.Request(c)
 	response, err := e.HTTP.Do(request)
 	if err != nil {
 		return Answer{}, false

@@ -174,6 +174,29 @@ func (p *Process) Signal(s os.Signal) int {
 	return p.Wait()
 }
 
+// Hangup sends SIGHUP and waits until the process has logged a line once more.
+func (p *Process) Hangup(line string) {
+	p.TB.Helper()
+	before := strings.Count(p.Err.String(), line)
+	if err := p.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		p.TB.Fatalf("signal the process: %v", err)
+	}
+	timeout := time.After(Timeout)
+	for {
+		text, changed := p.Err.now()
+		if strings.Count(text, line) > before {
+			return
+		}
+		select {
+		case <-changed:
+		case <-p.Ended:
+			p.TB.Fatalf("the process has ended:\n%s", text)
+		case <-timeout:
+			p.TB.Fatalf("the process does not log %q again:\n%s", line, text)
+		}
+	}
+}
+
 // Wait returns the exit status; -1 if a signal ended the process.
 func (p *Process) Wait() int {
 	p.TB.Helper()

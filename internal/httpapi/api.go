@@ -27,7 +27,7 @@ type Authorizer interface {
 
 var _ Authorizer = (*access.Authorizer)(nil)
 
-// Config is what the API is made of. Only Proxies, Log, Metrics and Requests are
+// Config is what the API is made of. Only Proxies, Log, Metrics, Requests and Tracer are
 // optional: without them no proxy is trusted and nothing is recorded.
 type Config struct {
 	Now          func() time.Time
@@ -41,6 +41,8 @@ type Config struct {
 	Metrics      *telemetry.Metrics
 	// Requests is the request log, in which operators see their own requests.
 	Requests *requestlog.Log
+	// Tracer records requests; nil for none.
+	Tracer *telemetry.Tracer
 }
 
 // API is the handler of the API's endpoints. It relies on Server to tell it whether a
@@ -55,6 +57,7 @@ type API struct {
 	operations   Operations
 	providerName string
 	recorder     recorder
+	tracer       *telemetry.Tracer
 	byPath       map[string]route
 }
 
@@ -69,10 +72,13 @@ func New(config Config) *API {
 		operations:   config.Operations,
 		providerName: config.ProviderName,
 		recorder:     newRecorder(config.Log, config.Metrics).withRequestLog(config.Requests),
+		tracer:       config.Tracer,
 		byPath:       map[string]route{},
 	}
 	for _, route := range api.routes() {
 		api.byPath[route.path] = route
+		api.recorder.metrics.ExpectResponses(route.path, codesToWatch...)
+		api.recorder.metrics.ExpectDurations(route.path, string(fault.OK))
 	}
 	return api
 }
@@ -81,6 +87,7 @@ func New(config Config) *API {
 type exchange struct {
 	requestID string
 	watch     telemetry.Stopwatch
+	span      telemetry.Span
 	now       time.Time
 	peer      netip.Addr
 	address   netip.Addr // the caller's; behind a proxy it differs from peer
@@ -94,7 +101,9 @@ type exchange struct {
 // ServeHTTP answers one request and logs one line about it.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := a.begin(r)
-	resp, body, cause := a.respond(r, x)
+	var ctx context.Context
+	ctx, x.span = a.tracer.Request(r.Context(), r.Header)
+	resp, body, cause := a.respond(ctx, r, x)
 	if resp.close {
 		stopReading(r.Context())
 	}
@@ -124,7 +133,7 @@ func (a *API) begin(r *http.Request) *exchange {
 
 // respond returns the response, its encoded body and, for the log, the cause of a
 // failure. It writes nothing, so that even a panic can be answered in the envelope.
-func (a *API) respond(r *http.Request, x *exchange) (resp response, body []byte, cause error) {
+func (a *API) respond(ctx context.Context, r *http.Request, x *exchange) (resp response, body []byte, cause error) {
 	defer func() {
 		if value := recover(); value != nil {
 			cause = &panicError{value: value, stack: debug.Stack()}
@@ -132,8 +141,8 @@ func (a *API) respond(r *http.Request, x *exchange) (resp response, body []byte,
 		}
 	}()
 
-	result, err := a.process(r, x)
-	if err != nil && errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+	result, err := a.process(ctx, r, x)
+	if err != nil && errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		// The caller hung up. That is not our failure and must not be logged as one.
 		err = fault.New(fault.BadRequest, "The connection ended before the answer.").Because(err)
 	}
@@ -148,8 +157,8 @@ func (a *API) respond(r *http.Request, x *exchange) (resp response, body []byte,
 
 // process runs the checks in the contract's order and calls the endpoint's handler.
 // The checks between reading the body and the handler are those of access.
-func (a *API) process(r *http.Request, x *exchange) (Result, error) {
-	if !a.proxies.Secure(x.peer, overTLS(r.Context()), r.Header["X-Forwarded-Proto"]) {
+func (a *API) process(ctx context.Context, r *http.Request, x *exchange) (Result, error) {
+	if !a.proxies.Secure(x.peer, overTLS(ctx), r.Header["X-Forwarded-Proto"]) {
 		return Result{}, errPlainHTTP
 	}
 	if err := a.authorizer.Throttled(x.address, x.now); err != nil {
@@ -184,16 +193,16 @@ func (a *API) process(r *http.Request, x *exchange) (Result, error) {
 		Signature: r.Header["X-Signature"],
 		Needs:     x.route.needs,
 	}
-	x.caller, err = a.authorizer.Authorize(r.Context(), checked)
+	x.caller, err = a.authorizer.Authorize(ctx, checked)
 	// A request that was refused for its rate or its permission was authenticated too.
 	if err == nil || x.caller.Rate.Limit > 0 {
-		access.Authenticated(r.Context())
+		access.Authenticated(ctx)
 	}
 	if err != nil {
 		x.signature = a.recorder.signatureDetails(checked, err)
 		return Result{}, err
 	}
-	return x.route.handle(r.Context(), Request{
+	return x.route.handle(ctx, Request{
 		RequestID: x.requestID,
 		Now:       x.now,
 		Caller:    x.caller,

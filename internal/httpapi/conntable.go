@@ -34,6 +34,9 @@ func (s connState) String() string {
 	return [...]string{"waiting", "idle", "busy", "authenticated"}[s]
 }
 
+// limits are the names of the limits.
+var limits = []string{"total", "network", "address"}
+
 // connTable counts connections by address, by network and in total. Where one of these
 // limits is reached, a new connection replaces the one that has been waiting longest or,
 // if none waits, idle longest. So silent connections cannot lock others out. Every

@@ -228,6 +228,13 @@ func TestServer_DropsSilentConnections(t *testing.T) {
 	for _, w := range []*wire{head, body, handshake} {
 		w.expectClosed()
 	}
+	// A connection that is accepted later drops an older one, also one in its handshake.
+	const opened = 5 + 3*most
+	if !eventually(func() bool {
+		return h.metric(`coax_http_connections_dropped_total{reason="total",state="waiting"}`) == opened-most
+	}) {
+		t.Error("not all connections were accepted")
+	}
 
 	h.authorizer.mu.Lock()
 	h.authorizer.caller, h.authorizer.refusal = caller, nil

@@ -65,15 +65,24 @@ func (i *Internal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (i *Internal) readyz(w http.ResponseWriter, r *http.Request) {
+	reason := i.Ready(r.Context())
+	if reason != "" {
+		writeState(w, http.StatusServiceUnavailable, reason)
+		return
+	}
+	writeState(w, http.StatusOK, "")
+}
+
+// Ready returns in one word why the node must not get requests; "" if it may.
+func (i *Internal) Ready(ctx context.Context) string {
 	switch {
 	case i.draining.Load():
-		writeState(w, http.StatusServiceUnavailable, "draining")
-	case i.ready(r.Context()) != nil:
-		// A load balancer needs no details, and this page has no password.
-		writeState(w, http.StatusServiceUnavailable, "store")
-	default:
-		writeState(w, http.StatusOK, "")
+		return "draining"
+	case i.ready(ctx) != nil:
+		// A load balancer needs no details, and /readyz has no password.
+		return "store"
 	}
+	return ""
 }
 
 // writeState writes whether the node is well and, if not, a one-word reason.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/telemetry"
 	"github.com/coaxhq/coax/signing"
@@ -38,6 +39,9 @@ func (rec recorder) withRequestLog(requests *requestlog.Log) recorder {
 	return rec
 }
 
+// codesToWatch are counted from the start, also while there are none: an alert may rest on them.
+var codesToWatch = []string{string(fault.OK), string(fault.InternalError), string(fault.ServiceUnavailable), string(fault.PlansUnavailable), string(fault.PendingReview)}
+
 // unknown stands for an unknown path or method.
 const unknown = "-"
 
@@ -58,6 +62,7 @@ func (rec recorder) request(r *http.Request, x *exchange, resp response, cause e
 		took:     took,
 		address:  x.address,
 		cause:    cause,
+		span:     x.span,
 	})
 	if rec.requests == nil || x.caller.Operator.ID == 0 {
 		return
@@ -79,6 +84,7 @@ func (rec recorder) request(r *http.Request, x *exchange, resp response, cause e
 		RequestID:      x.requestID,
 		Took:           took,
 		IdempotencyKey: idempotencyKey,
+		PlanID:         operation.PlanInMaintenance(cause),
 		Signature:      x.signature,
 	})
 }
@@ -121,6 +127,7 @@ type line struct {
 	took     time.Duration
 	address  netip.Addr
 	cause    error
+	span     telemetry.Span
 }
 
 func (rec recorder) line(l line) {
@@ -134,7 +141,9 @@ func (rec recorder) line(l line) {
 		Status:    l.resp.status,
 		Took:      l.took,
 		Address:   l.address,
+		TraceID:   l.span.TraceID(),
 	}
+	l.span.EndRequest(logged)
 	// The code says why a caller was refused. Only internal failures need a cause.
 	if l.resp.status < http.StatusInternalServerError || l.cause == nil {
 		telemetry.LogRequest(rec.log, logged)

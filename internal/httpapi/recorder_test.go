@@ -180,7 +180,7 @@ func TestRecorder_OneLineWithoutClientInput(t *testing.T) {
 		`coax_http_requests_total{code="UNSUPPORTED_MEDIA_TYPE",endpoint="/api/v1/activate"}`: 1,
 		`coax_http_requests_total{code="NOT_FOUND",endpoint="-"}`:                             1,
 		`coax_http_requests_total{code="BAD_REQUEST",endpoint="-"}`:                           1,
-		`coax_http_request_seconds_count{endpoint="/api/v1/balance"}`:                         1,
+		`coax_http_request_seconds_count{code="OK",endpoint="/api/v1/balance"}`:               1,
 		`coax_http_malformed_requests_total`:                                                  1,
 	} {
 		if got := h.metric(series); got != want {

@@ -10,8 +10,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/crypto/acme"
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/telemetry"
@@ -31,9 +34,12 @@ type ServerConfig struct {
 	// Pages is optional; without it Handler serves every path.
 	Pages          Pages
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	Proxies        access.TrustedProxies
-	Log            *slog.Logger
-	Metrics        *telemetry.Metrics
+	// ACME offers acme-tls/1 to the validation connections of an authority, for which
+	// GetCertificate returns the answer to a challenge. They are closed after the handshake.
+	ACME    bool
+	Proxies access.TrustedProxies
+	Log     *slog.Logger
+	Metrics *telemetry.Metrics
 
 	// MaxConnections limits all connections together (4096), MaxPerNetwork those
 	// from one network (IPv4 /24, IPv6 /64; 1024, and never less than
@@ -116,7 +122,11 @@ func NewServer(config ServerConfig) *Server {
 			GetCertificate: config.GetCertificate,
 		},
 	}
+	if config.ACME {
+		s.tls.NextProtos = append(s.tls.NextProtos, acme.ALPNProto)
+	}
 	s.opening, s.shut = context.WithCancel(context.Background())
+	s.recorder.metrics.ExpectConnections(append(slices.Clone(limits), refusedInHandshake), limits, []string{connWaiting.String(), connIdle.String()})
 
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
@@ -202,6 +212,9 @@ func (s *Server) register(listener net.Listener) bool {
 	return true
 }
 
+// refusedInHandshake is the reason of a refused connection beside the limits.
+const refusedInHandshake = "handshake"
+
 // add puts a new connection into the table, or closes it and returns nil if a limit
 // is reached. A refused connection gets no response: that would cost a handshake.
 func (s *Server) add(raw net.Conn) *conn {
@@ -236,8 +249,8 @@ func (s *Server) open(c *conn, handshake func(context.Context, *conn) error) {
 	stop := context.AfterFunc(ctx, func() { c.raw.Close() })
 	err := handshake(ctx, c)
 	if inTime := stop(); err != nil || !inTime || !s.queue.put(c) {
-		if !c.dropped.Load() {
-			s.recorder.metrics.ConnectionRefused("handshake")
+		if !c.dropped.Load() && !errors.Is(err, errValidation) {
+			s.recorder.metrics.ConnectionRefused(refusedInHandshake)
 		}
 		c.Close()
 	}
@@ -258,9 +271,16 @@ func (s *Server) handshake(ctx context.Context, c *conn) error {
 	if err := encrypted.HandshakeContext(ctx); err != nil {
 		return err
 	}
+	if encrypted.ConnectionState().NegotiatedProtocol == acme.ALPNProto {
+		_ = encrypted.CloseWrite()
+		return errValidation
+	}
 	c.Conn, c.secure = encrypted, true
 	return nil
 }
+
+// errValidation ends the connection of an authority that has seen its answer.
+var errValidation = errors.New("an authority's validation connection")
 
 // handle is net/http's handler: it tracks the connection's state and calls the API
 // or the pages.

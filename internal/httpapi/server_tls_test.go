@@ -2,10 +2,13 @@ package httpapi
 
 import (
 	"crypto/tls"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"golang.org/x/crypto/acme"
 
 	"github.com/coaxhq/coax/internal/fault"
 )
@@ -22,6 +25,33 @@ func TestServer_ResumesTLSSession(t *testing.T) {
 			t.Errorf("visit %d: resumed is %v; want %v", visit+1, got, resumed)
 		}
 		w.Close()
+	}
+}
+
+// An authority's validation connection gets its certificate, and is then closed; nothing is
+// served on it, and it does not count as refused. Without ACME there is no such protocol.
+func TestServer_ValidationConnections(t *testing.T) {
+	validation := clientTLS()
+	validation.NextProtos = []string{acme.ALPNProto}
+	with := newTestEnv(t, func(_ *Config, s *ServerConfig) { s.ACME = true })
+	w := with.dial(with.tls, validation)
+	if got := w.Conn.(*tls.Conn).ConnectionState().NegotiatedProtocol; got != acme.ALPNProto {
+		t.Errorf("the protocol is %q; want %s", got, acme.ALPNProto)
+	}
+	w.send(balanceRequest)
+	if text, err := io.ReadAll(w.Conn); len(text) > 0 {
+		t.Errorf("after the handshake the connection has %q, %v; want it closed", text, err)
+	}
+	if got := with.metric(`coax_http_connections_refused_total{reason="handshake"}`); got != 0 {
+		t.Errorf("%v refused handshakes were counted", got)
+	}
+	clients := with.dial(with.tls, clientTLS())
+	clients.send(balanceRequest)
+	clients.expect(200, fault.OK)
+
+	without := newTestEnv(t)
+	if conn, err := tls.Dial("tcp", without.tls, validation); err == nil {
+		t.Errorf("without ACME the protocol is %q", conn.ConnectionState().NegotiatedProtocol)
 	}
 }
 

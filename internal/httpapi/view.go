@@ -135,7 +135,7 @@ func (d transactionData) appendJSON(out []byte) []byte {
 func viewOperation(op operation.Operation) operationData {
 	data := operationData{
 		TransactionID:       op.ID,
-		IdempotencyKey:      op.IdempotencyKey,
+		IdempotencyKey:      op.KnownKey(),
 		Operation:           op.Kind,
 		Status:              op.State,
 		Channel:             op.Channel,
@@ -228,7 +228,7 @@ func viewSubscription(s operation.Subscription, now time.Time, providerName stri
 	}
 	for _, op := range s.Pending {
 		data.PendingOperations = append(data.PendingOperations, pendingData{
-			TransactionID: op.ID, IdempotencyKey: op.IdempotencyKey, Operation: op.Kind, Status: op.State,
+			TransactionID: op.ID, IdempotencyKey: op.KnownKey(), Operation: op.Kind, Status: op.State,
 			Plan: namedPlanData{ID: op.PlanID, Name: op.PlanName}, Amount: op.Amount, CreatedAt: *dateTime(op.CreatedAt),
 		})
 	}

@@ -28,15 +28,14 @@ const (
 	digestLabel = "coax ledger digest 1"
 )
 
-// Keys are derived from every key of the master key ring. The primary key's make new
-// MACs.
+// Keys are derived from every data key. The current one's make new MACs.
 type Keys struct {
 	current          uint32
 	actions, digests map[uint32][]byte
 }
 
 // NewKeys derives keys for each purpose, as access.Vault.Derive does. current is the
-// id of the primary key.
+// id of the current data key.
 func NewKeys(current uint32, derive func(purpose string) map[uint32][]byte) *Keys {
 	return &Keys{current: current, actions: derive(ActionsPurpose), digests: derive(DigestsPurpose)}
 }
@@ -48,7 +47,7 @@ func (*Keys) Format(f fmt.State, _ rune)   { io.WriteString(f, hidden) }
 func (*Keys) LogValue() slog.Value         { return slog.StringValue(hidden) }
 func (*Keys) MarshalJSON() ([]byte, error) { return []byte(`"` + hidden + `"`), nil }
 
-// MAC is a code and the id of the master key that it was made under.
+// MAC is a code and the id of the data key that it was made under.
 type MAC struct {
 	Code []byte
 	Key  uint32

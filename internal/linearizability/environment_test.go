@@ -174,7 +174,7 @@ func (env *environment) newNode(t testing.TB, number int, store storetest.Store)
 	n.operations = operation.NewProcessor(n.store, prices, provider, breaker, operation.Config{
 		Now: n.now, Node: name, ProviderName: "simulator", Timeout: callTimeout, FirstCheck: firstCheck,
 		ActivationTerm: subscription.ThirtyDays,
-		Fingerprints:   operation.Fingerprints{Keys: env.vault.Derive("body fingerprint"), Current: env.vault.PrimaryID()},
+		Fingerprints:   env.vault.KeysFor(operation.FingerprintPurpose),
 	})
 	n.reviewer = operation.NewReviewer(n.store, provider, operation.ReviewConfig{
 		Now: n.now, Node: name, Timeout: callTimeout, FirstCheck: firstCheck, MaxInterval: checkInterval, RefundAfter: refundAfter,

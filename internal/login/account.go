@@ -50,7 +50,7 @@ func (svc *Service) changePassword(ctx context.Context, token string, record Rec
 		return "", Session{}, err
 	}
 	if new == old {
-		return "", Session{}, refuse(WeakPassword, "This is the password that you have. Choose another one.")
+		return "", Session{}, refuse(WeakPassword, "This is your current password. Choose another one.")
 	}
 	hash, err := HashPassword(ctx, new)
 	if err != nil {

@@ -70,11 +70,11 @@ func readMarks(sent string) (marks []browserMark) {
 	return marks
 }
 
-// sign returns the MAC of a mark for an account as it is now; false if the master key no
-// longer has the mark's key.
+// sign returns the MAC of a mark for an account as it is now; false if its data
+// key is not known.
 func (svc *Service) sign(m browserMark, account Account) (mac [sha256.Size]byte, ok bool) {
-	key, ok := svc.browserKeys[m.key]
-	if !ok {
+	key, err := svc.vault.DeriveKey(m.key, "known browsers")
+	if err != nil {
 		return mac, false
 	}
 	sum := hmac.New(sha256.New, key)
@@ -110,7 +110,7 @@ func (svc *Service) RememberBrowser(ctx context.Context, token, sent string) (st
 		return "", nil
 	}
 	account := record.Account
-	mark := browserMark{loginID: account.ID, at: now.UnixMilli(), key: svc.vault.PrimaryID()}
+	mark := browserMark{loginID: account.ID, at: now.UnixMilli(), key: svc.vault.DataKeyID()}
 	if known, err := hex.DecodeString(svc.browserOf(account, sent, now)); err == nil && len(known) == len(mark.id) {
 		mark.id = [16]byte(known) // its counter goes on
 	} else {

@@ -154,12 +154,10 @@ type Config struct {
 
 // Service authenticates people and manages their sessions.
 type Service struct {
-	store       Store
-	vault       Vault
-	config      Config
-	tryKey      []byte
-	browserKeys map[uint32][]byte
-	slowed      slowed
+	store  Store
+	vault  Vault
+	config Config
+	slowed slowed
 }
 
 // New returns a service.
@@ -173,10 +171,7 @@ func New(store Store, vault Vault, config Config) *Service {
 	if config.Pause == nil {
 		config.Pause = pause
 	}
-	return &Service{
-		store: store, vault: vault, config: config,
-		tryKey: vault.Derive("sign-in tries")[vault.PrimaryID()], browserKeys: vault.Derive("known browsers"),
-	}
+	return &Service{store: store, vault: vault, config: config}
 }
 
 // RequiresSecondFactor reports whether a person must have a second factor.

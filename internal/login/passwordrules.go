@@ -46,9 +46,9 @@ func CheckPassword(password string, names ...string) error {
 	folded := foldPassword(password)
 	switch {
 	case simple([]rune(folded)):
-		return refuse(WeakPassword, "The password is a simple sequence or repeats itself. Choose a few words that only you would put together.")
+		return refuse(WeakPassword, "The password is a simple sequence or repeats itself. Choose a few random words.")
 	case common(folded):
-		return refuse(WeakPassword, "The password is one of the most common ones. Choose a few words that only you would put together.")
+		return refuse(WeakPassword, "The password is one of the most common ones. Choose a few random words.")
 	case madeOf(folded, names):
 		return refuse(WeakPassword, "The password is made of your name, your username, your operator's name or “coax”. Add words that have nothing to do with them.")
 	}

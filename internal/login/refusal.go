@@ -53,7 +53,7 @@ func (r *Refusal) Error() string { return r.Text }
 func refuse(reason Reason, text string) *Refusal { return &Refusal{Reason: reason, Text: text} }
 
 func throttled(wait time.Duration) *Refusal {
-	return &Refusal{Reason: Throttled, RetryAfter: wait, Text: "There were too many attempts. Wait a little and try again."}
+	return &Refusal{Reason: Throttled, RetryAfter: wait, Text: "Too many attempts. Wait a moment and try again."}
 }
 
 // The messages.
@@ -61,20 +61,20 @@ const (
 	wrongText         = "The username or the password is wrong."
 	wrongPasswordText = "The password is wrong."
 	wrongCodeText     = "The code is wrong, or was used already. Wait for the next one and try again."
-	disabledText      = "This login is switched off. Ask an administrator."
+	disabledText      = "This login is disabled. Ask an administrator."
 	closedText        = "This operator's account is closed."
-	passwordEndedText = "This temporary password has ended. Ask for a new one."
-	sessionOverText   = "There were too many wrong tries, and you were signed out. Sign in again."
+	passwordEndedText = "This temporary password has expired. Ask for a new one."
+	sessionOverText   = "You were signed out after too many wrong attempts. Sign in again."
 	staleText         = "Confirm that it is you first."
-	wrongStageText    = "This is not possible now. Finish signing in first."
+	wrongStageText    = "Finish signing in first."
 	requiredText      = "A second factor is required for your login. It can be replaced, not removed."
-	noEnrolmentText   = "Start again: no second factor is being set up, or it took too long."
+	noEnrolmentText   = "The setup has expired. Start again."
 	noFactorText      = "No such second factor is set up."
 	wrongPasskeyText  = "The passkey was not accepted. Try again, or use a code."
-	copiedText        = "The passkey was refused: its counter went back, as it does when there is a copy. Use a code, then remove this passkey."
+	copiedText        = "The passkey was refused because it may have been copied. Use a code, then remove this passkey."
 	badPasskeyText    = "The passkey could not be added. Start again."
 	knownPasskeyText  = "This passkey is in use already."
-	tooManyText       = "You have ten passkeys, which is the most. Remove one first."
+	tooManyText       = "You have ten passkeys, which is the maximum. Remove one first."
 	nameText          = "Give the passkey a name of at most 40 characters."
-	noSiteText        = "Passkeys need an address with a name: they do not work where the address is a number."
+	noSiteText        = "Passkeys need a host name: they do not work when the address is an IP address."
 )

@@ -45,6 +45,15 @@ func (svc *Service) SignIn(ctx context.Context, a Attempt) (token string, s Sess
 	return token, s, err
 }
 
+// Named returns the person with that username, disabled ones included.
+func (svc *Service) Named(ctx context.Context, username string) (Person, bool, error) {
+	account, found, err := svc.store.AccountByUsername(ctx, username)
+	if err != nil {
+		return Person{}, false, fmt.Errorf("look a login up: %w", err)
+	}
+	return account.Person, found, nil
+}
+
 func (svc *Service) signIn(ctx context.Context, a Attempt, seen *Event) (token string, s Session, err error) {
 	now := svc.config.Now()
 	username, _ := FoldUsername(a.Username)

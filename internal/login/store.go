@@ -15,10 +15,10 @@ import (
 type Vault interface {
 	SealTOTP(secret []byte, personID int64) ([]byte, error)
 	OpenTOTP(sealed []byte, personID int64) ([]byte, error)
-	// Derive returns a 32-byte key for a purpose from each key of the master key ring, by
-	// its id; PrimaryID is the id for new data.
-	Derive(purpose string) map[uint32][]byte
-	PrimaryID() uint32
+	// DeriveKey derives 32 bytes for a purpose from a data key; DataKeyID is the id of the
+	// one for what is new.
+	DeriveKey(id uint32, purpose string) ([]byte, error)
+	DataKeyID() uint32
 }
 
 // Account is a person with their credentials.

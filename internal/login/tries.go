@@ -81,7 +81,8 @@ const (
 )
 
 func (svc *Service) counter(limit int, kind string, parts ...string) TryCounter {
-	mac := hmac.New(sha256.New, svc.tryKey)
+	key, _ := svc.vault.DeriveKey(svc.vault.DataKeyID(), "sign-in tries") // the current key is always known
+	mac := hmac.New(sha256.New, key)
 	for _, part := range append([]string{kind}, parts...) {
 		fmt.Fprintf(mac, "%d:%s", len(part), part)
 	}

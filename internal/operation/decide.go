@@ -29,7 +29,7 @@ func checkCustomer(operatorID int64, kind Kind, plan subscription.Plan, snapshot
 		return fault.New(fault.SubscriberExists, "This mobile number is registered already. Renew the subscriber instead.")
 	}
 	switch {
-	case customer == nil:
+	case customer == nil || subscription.IsForgotten(customer.Mobile):
 		return fault.New(fault.SubscriberNotFound, "There is no such subscriber under this account.")
 	case customer.OpenOperation != "":
 		return inProgress(operatorID, *customer)
@@ -68,20 +68,21 @@ func checkBalance(balance, price money.Amount) error {
 
 // draft computes the operation: price, customer, cycle and expiry.
 func (p *Processor) draft(id string, r Request, in input, plan subscription.Plan, snapshot Snapshot, now time.Time) (Draft, error) {
-	fingerprint, err := p.config.Fingerprints.of(r, p.config.Fingerprints.Current)
+	made, err := fingerprint(p.config.Fingerprints, r, p.config.Fingerprints.CurrentID())
 	if err != nil {
 		return Draft{}, err
 	}
 	d := Draft{
 		Operation: Operation{
-			ID: id, OperatorID: r.OperatorID, IdempotencyKey: r.IdempotencyKey, Fingerprint: fingerprint,
+			ID: id, OperatorID: r.OperatorID, IdempotencyKey: r.IdempotencyKey, Fingerprint: made,
 			Kind: r.Kind, Channel: r.Channel, Actor: r.Actor,
 			PlanID: plan.ID, PlanVersion: plan.Version, PlanName: plan.Name, PlanMonths: plan.Months,
 			Main: plan.Main, Addon: plan.Addon, Amount: plan.Price,
 			State: Processing, Epoch: 1, Node: p.config.Node, LeaseUntil: now.Add(p.lease()),
 			Provider: p.config.ProviderName, CreatedAt: now,
 		},
-		Profile: in.profile,
+		Profile:     in.profile,
+		AdoptedKeys: p.config.ClientKeys.Adopted(r.OperatorID, r.IdempotencyKey),
 	}
 	if plan.Addon != "" {
 		d.AddonState = AddonWaiting
@@ -110,10 +111,13 @@ func (o Operation) LedgerText() string {
 	what := map[Kind]string{Activate: "Activation", Renew: "Renewal", AdvanceRenew: "Advance renewal"}[o.Kind]
 	text := fmt.Sprintf("%s of %s, %s", what, o.SubscriberID, o.PlanName)
 	if o.Channel == API {
-		text += " [API]"
+		text += apiMark
 	}
 	return text
 }
+
+// apiMark ends the description of a ledger line that came of an API request.
+const apiMark = " [API]"
 
 // Code is the result code for the state that the operation is in.
 func (o Operation) Code() fault.Code {

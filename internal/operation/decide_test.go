@@ -118,7 +118,7 @@ func TestDraft_Fields(t *testing.T) {
 			t.Errorf("%s: %s, epoch %d, %s, plan version %d, leased until %s", row.name, d.State, d.Epoch, d.Amount, d.PlanVersion, d.LeaseUntil)
 		}
 	}
-	p.config.Fingerprints.Current = 2
+	p.config.Fingerprints = Fingerprints{Current: 2}
 	if _, err := p.draft("CX1", Request{Kind: Activate}, in, plan, Snapshot{}, noon); err == nil {
 		t.Error("a draft was made without a key for its fingerprint")
 	}
@@ -127,7 +127,7 @@ func TestDraft_Fields(t *testing.T) {
 func TestFingerprint_DependsOnBodyKindAndKey(t *testing.T) {
 	prints := Fingerprints{Keys: map[uint32][]byte{1: []byte("one"), 2: []byte("two")}, Current: 2}
 	request := Request{Kind: Renew, Content: []byte(`{"a":"1"}`)}
-	known, err := prints.of(request, 1)
+	known, err := fingerprint(prints, request, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,14 +141,14 @@ func TestFingerprint_DependsOnBodyKindAndKey(t *testing.T) {
 		{"another endpoint", Request{Kind: AdvanceRenew, Content: []byte(`{"a":"1"}`)}, false},
 	}
 	for _, row := range rows {
-		if got, err := prints.matches(row.request, known); err != nil || got != row.want {
+		if got, err := matches(prints, row.request, known); err != nil || got != row.want {
 			t.Errorf("%s: %v, %v; want %v", row.name, got, err, row.want)
 		}
 	}
-	if current, err := prints.of(request, 2); err != nil || string(current.Sum) == string(known.Sum) {
+	if current, err := fingerprint(prints, request, 2); err != nil || string(current.Sum) == string(known.Sum) {
 		t.Errorf("two keys make one fingerprint, %v", err)
 	}
-	if _, err := prints.matches(request, Fingerprint{KeyID: 3}); err == nil {
+	if _, err := matches(prints, request, Fingerprint{KeyID: 3}); err == nil {
 		t.Error("a fingerprint whose key is gone was compared")
 	}
 }

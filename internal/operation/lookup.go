@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // Transaction looks up one of an operator's operations by its id or, if that is empty, by its
@@ -12,7 +13,7 @@ import (
 func (p *Processor) Transaction(ctx context.Context, operatorID int64, id, key string) (Operation, error) {
 	find := func() (Operation, bool, error) { return p.store.OperationByID(ctx, operatorID, id) }
 	if id == "" {
-		find = func() (Operation, bool, error) { return p.store.OperationByKey(ctx, operatorID, key) }
+		find = func() (Operation, bool, error) { return p.operationOf(ctx, operatorID, key) }
 	}
 	op, found, err := find()
 	if err != nil {
@@ -20,6 +21,9 @@ func (p *Processor) Transaction(ctx context.Context, operatorID int64, id, key s
 	}
 	if !found {
 		return op, fault.New(fault.TransactionNotFound, "There is no such transaction under this account.")
+	}
+	if id == "" {
+		op.IdempotencyKey = key // an adopted operation has learned it now
 	}
 	return op, nil
 }
@@ -30,7 +34,7 @@ func (p *Processor) Subscription(ctx context.Context, operatorID int64, id, mobi
 	if err != nil {
 		return s, unavailable(fmt.Errorf("look up a subscriber: %w", err))
 	}
-	if !found {
+	if !found || subscription.IsForgotten(s.Mobile) {
 		return s, fault.New(fault.SubscriberNotFound, "There is no such subscriber under this account.")
 	}
 	return s, nil

@@ -5,6 +5,7 @@ package operation
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/coaxhq/coax/internal/money"
@@ -142,6 +143,11 @@ type Operation struct {
 
 	CreatedAt   time.Time
 	CompletedAt time.Time
+	// CarriedOutAt is when the provider carried out an adopted operation, by its clock; zero
+	// for any other.
+	CarriedOutAt time.Time
+	// ReversedAt is when a successful operation was undone; zero if it was not.
+	ReversedAt time.Time
 }
 
 // WalletAfter is the balance after this operation's debit or, if it failed, after the refund.
@@ -158,6 +164,14 @@ func (o Operation) Charged() money.Amount {
 		return o.Amount
 	}
 	return money.Amount{}
+}
+
+// AddonReference is the reference of the add-on's last order, or of its first one to come.
+func (o Operation) AddonReference() string {
+	if o.AddonAttempt > 0 {
+		return fmt.Sprintf("%s-2.%d", o.ID, o.AddonAttempt)
+	}
+	return o.ID + "-2"
 }
 
 // AddonMissing reports whether the main component was delivered and the add-on was not.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -31,7 +32,9 @@ type Quote struct {
 }
 
 // Preview returns what Process would do, by the same checks in the same order, and writes
-// nothing. If the balance is too low or the provider is down, the quote comes beside the error.
+// nothing. If the balance is too low or the provider is down, the quote comes beside the error. If
+// another operation of the subscriber is in progress, so do the subscriber and the price; the
+// expiry depends on its outcome.
 func (p *Processor) Preview(ctx context.Context, r Request) (Quote, error) {
 	for range reserveAttempts {
 		in, invalid := validate(r)
@@ -40,14 +43,18 @@ func (p *Processor) Preview(ctx context.Context, r Request) (Quote, error) {
 			return Quote{}, unavailable(fmt.Errorf("read snapshot: %w", err))
 		}
 		if snapshot.KnownID != "" {
-			known, found, err := p.store.OperationByKey(ctx, r.OperatorID, r.IdempotencyKey)
+			known, found, err := p.operationOf(ctx, r.OperatorID, r.IdempotencyKey)
 			switch {
 			case err != nil:
 				return Quote{}, unavailable(fmt.Errorf("look up the key: %w", err))
 			case !found:
 				continue // as Process does
 			}
-			if err := p.checkReplay(r, known); err != nil {
+			check := p.checkReplay
+			if known.KeyUnknown() {
+				check = func(r Request, known Operation) error { return checkUnclaimed(r, in, invalid, known) }
+			}
+			if err := check(r, known); err != nil {
 				return Quote{}, err
 			}
 			quote := quoteOf(known)
@@ -55,13 +62,16 @@ func (p *Processor) Preview(ctx context.Context, r Request) (Quote, error) {
 			return quote, nil
 		}
 		if snapshot.Maintenance {
-			return Quote{}, inMaintenance()
+			return Quote{}, inMaintenance(in, invalid)
 		}
 		draft, stale, err := p.prepare(ctx, "", r, in, invalid, snapshot)
 		switch {
 		case stale:
 			continue
-		case draft.PlanID == "":
+		case draft.PlanID != "":
+		case fault.Is(err, fault.OperationInProgress) && r.Kind != Activate:
+			return Quote{Kind: r.Kind, Subscriber: *snapshot.Subscriber, Amount: snapshot.Offer.Plan.Price}, err
+		default:
 			return Quote{}, err
 		}
 		draft.WalletBefore = snapshot.Balance

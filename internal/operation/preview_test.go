@@ -111,6 +111,23 @@ func TestPreview_LowBalanceReturnsQuote(t *testing.T) {
 	}
 }
 
+// A list that is renewed in bulk is charged for this subscriber too, once the other operation has
+// ended: its total has to say so.
+func TestPreview_OpenOperationReturnsPrice(t *testing.T) {
+	s := newFixture(t)
+	if _, err := s.Process(t.Context(), s.request(operation.Activate, "activate", map[string]string{"full_name": "A", "mobile": "9800000001", "plan_id": "P-1"})); err != nil {
+		t.Fatal(err)
+	}
+	s.provider.silent = true
+	if _, err := s.Process(t.Context(), s.request(operation.Renew, "open", map[string]string{"mobile": "9800000001", "plan_id": "P-1"})); err != nil {
+		t.Fatal(err)
+	}
+	quote, err := s.Preview(t.Context(), s.request(operation.Renew, "", map[string]string{"mobile": "9800000001", "plan_id": "P-1"}))
+	if !fault.Is(err, fault.OperationInProgress) || quote.Amount != money.Paise(199_00) || quote.Subscriber.Mobile != "9800000001" || !quote.ExpiryNew.IsZero() {
+		t.Errorf("%v, %+v; want the price and the subscriber, without an expiry", err, quote)
+	}
+}
+
 // A provider that is out is known before anything is asked of it.
 func TestPreview_OpenBreakerReturnsQuote(t *testing.T) {
 	s := newFixture(t)

@@ -38,7 +38,8 @@ type Config struct {
 	Timeout        time.Duration // of one provider call
 	FirstCheck     time.Duration // before an operation in review is first checked
 	ActivationTerm subscription.ActivationTerm
-	Fingerprints   Fingerprints
+	Fingerprints   FingerprintKeys
+	ClientKeys     ClientKeys
 }
 
 // Processor processes requests for operations.
@@ -141,7 +142,7 @@ func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, in in
 		var known Operation
 		if err == nil && snapshot.KnownID != "" {
 			var found bool
-			if known, found, err = p.store.OperationByKey(ctx, r.OperatorID, r.IdempotencyKey); err == nil && !found {
+			if known, found, err = p.operationOf(ctx, r.OperatorID, r.IdempotencyKey); err == nil && !found {
 				continue // a failover lost it between the two reads
 			}
 		}
@@ -155,10 +156,13 @@ func (p *Processor) reserve(ctx context.Context, r Request) (op Operation, in in
 			// Our own reservation, whose commit outcome was unknown. A failover may still lose
 			// what was read, but not what we commit on top of it.
 			return p.confirmReservation(ctx, known, in)
+		case snapshot.KnownID != "" && known.KeyUnknown():
+			known, err = p.claimAdopted(ctx, r, in, invalid, known)
+			return known, in, true, err
 		case snapshot.KnownID != "":
 			return known, in, true, p.checkReplay(r, known)
 		case snapshot.Maintenance:
-			return op, in, false, inMaintenance()
+			return op, in, false, inMaintenance(in, invalid)
 		}
 
 		// 3 to 5. The checks see the key as free and everything else in one snapshot, so
@@ -203,12 +207,13 @@ var errAlwaysStale = errors.New("every snapshot was stale before the request cou
 // readSnapshot reads what the checks need. For an invalid request that is only the key and
 // maintenance mode: it names no customer and no plan to look up.
 func (p *Processor) readSnapshot(ctx context.Context, r Request, in input, valid bool) (Snapshot, error) {
+	adopted := p.config.ClientKeys.Adopted(r.OperatorID, r.IdempotencyKey)
 	if !valid {
-		return p.store.Snapshot(ctx, SnapshotQuery{OperatorID: r.OperatorID, IdempotencyKey: r.IdempotencyKey, Kind: Renew, Provider: p.config.ProviderName})
+		return p.store.Snapshot(ctx, SnapshotQuery{OperatorID: r.OperatorID, IdempotencyKey: r.IdempotencyKey, AdoptedKeys: adopted, Kind: Renew, Provider: p.config.ProviderName})
 	}
 	now := p.config.Now()
 	return p.store.Snapshot(ctx, SnapshotQuery{
-		OperatorID: r.OperatorID, IdempotencyKey: r.IdempotencyKey, Kind: r.Kind,
+		OperatorID: r.OperatorID, IdempotencyKey: r.IdempotencyKey, AdoptedKeys: adopted, Kind: r.Kind,
 		SubscriberID: in.subscriberID, Mobile: in.mobile, PlanID: in.planID, Provider: p.config.ProviderName,
 		Now: now, DuplicatesSince: now.Add(-duplicateWindow),
 	})
@@ -267,12 +272,12 @@ func (p *Processor) confirmReservation(ctx context.Context, op Operation, in inp
 // checkReplay refuses another request under a known key, and a replay of an operation that is
 // still processing.
 func (p *Processor) checkReplay(r Request, known Operation) error {
-	same, err := p.config.Fingerprints.matches(r, known.Fingerprint)
+	same, err := matches(p.config.Fingerprints, r, known.Fingerprint)
 	switch {
 	case err != nil:
 		return err
 	case !same:
-		return fault.New(fault.IdempotencyKeyReused, "This Idempotency-Key was used for another request. Use a new key for a new business action.")
+		return keyReused()
 	case known.State == Processing:
 		return requestInProgress()
 	}
@@ -282,7 +287,7 @@ func (p *Processor) checkReplay(r Request, known Operation) error {
 // callProvider sends the order of the main component and then that of the add-on, if any, and
 // returns the settlement that follows from the replies.
 func (p *Processor) callProvider(ctx context.Context, op Operation, in input) Settlement {
-	order := mainOrder(op)
+	order := mainOrder(op, p.config.ClientKeys)
 	order.Email, order.Password = in.profile.Email, in.password
 	reply, call := p.apply(ctx, order)
 	s := Settlement{
@@ -322,7 +327,7 @@ func (p *Processor) callAddon(ctx context.Context, op Operation, in input, s *Se
 	if err != nil || !owned {
 		return // the Reviewer orders it later
 	}
-	order := addonOrder(op)
+	order := addonOrder(op, p.config.ClientKeys)
 	order.Email, order.Password = in.profile.Email, in.password
 	reply, call := p.apply(ctx, order)
 	s.Calls = append(s.Calls, call)
@@ -343,21 +348,19 @@ func (p *Processor) apply(ctx context.Context, order Order) (Reply, ProviderCall
 }
 
 // mainOrder is the order of the main component.
-func mainOrder(op Operation) Order {
+func mainOrder(op Operation, keys ClientKeys) Order {
 	return Order{
-		Reference: op.ID, Kind: op.Kind, SubscriberID: op.SubscriberID, Mobile: op.Mobile, Name: op.CustomerName,
+		Reference: op.ID, ClientKey: keys.ofOperation(op), Kind: op.Kind,
+		SubscriberID: op.SubscriberID, Mobile: op.Mobile, Name: op.CustomerName,
 		Component: op.Main, Months: op.PlanMonths, StartDate: op.CycleStartsAt, ExpiresAt: op.ExpiryPlanned,
 	}
 }
 
 // addonOrder is the order of the add-on. It has its own reference, and a new one after each
 // definite rejection.
-func addonOrder(op Operation) Order {
-	order := mainOrder(op)
-	order.Reference, order.Component = op.ID+"-2", op.Addon
-	if op.AddonAttempt > 0 {
-		order.Reference += fmt.Sprintf(".%d", op.AddonAttempt)
-	}
+func addonOrder(op Operation, keys ClientKeys) Order {
+	order := mainOrder(op, keys)
+	order.Reference, order.Component = op.AddonReference(), op.Addon
 	return order
 }
 
@@ -374,9 +377,33 @@ func requestInProgress() error {
 // ErrMaintenance is the cause of a refusal because of maintenance mode.
 var ErrMaintenance = errors.New("maintenance mode is on")
 
-func inMaintenance() error {
+// maintenanceError is ErrMaintenance with the plan that was asked for; empty for an invalid request.
+type maintenanceError struct{ planID string }
+
+func (e maintenanceError) Error() string        { return ErrMaintenance.Error() }
+func (e maintenanceError) Is(target error) bool { return target == ErrMaintenance }
+
+// PlanInMaintenance returns the plan that a request asked for which was refused because of maintenance
+// mode; empty for other errors. If the request is a repeated one that this store has forgotten, it
+// tells what was sold.
+func PlanInMaintenance(err error) (planID string) {
+	if err == nil {
+		return ""
+	}
+	var refused maintenanceError
+	if errors.As(err, &refused) {
+		return refused.planID
+	}
+	return ""
+}
+
+func inMaintenance(in input, invalid error) error {
+	var cause maintenanceError
+	if invalid == nil {
+		cause.planID = in.planID
+	}
 	return fault.New(fault.ServiceUnavailable, "The service is in maintenance and accepts no new operations. Nothing was charged; retry later with the same Idempotency-Key.").
-		Because(ErrMaintenance)
+		Because(cause)
 }
 
 func unavailable(cause error) error {

@@ -23,7 +23,9 @@ type Provider interface {
 type Order struct {
 	// Reference identifies the order: the transaction id for the main component; for the
 	// add-on the same with -2 appended, and with a number after rejections.
-	Reference    string
+	Reference string
+	// ClientKey is the same for all orders of one operation; see ClientKeys.
+	ClientKey    string
 	Kind         Kind
 	SubscriberID string
 	Mobile       string
@@ -78,6 +80,8 @@ type Reply struct {
 	// NotFound: the provider does not know the reference that Status asked for. The outcome
 	// is Unknown: it may receive the order yet.
 	NotFound bool
+	// Unsupported: the provider has no such call, and has done nothing. The outcome is Rejected.
+	Unsupported bool
 	// Mismatch: the reply is about another order. The outcome is Unknown.
 	Mismatch bool
 	// Transaction is the provider's transaction number, if it gave one.

@@ -20,6 +20,7 @@ const (
 
 // queue is one kind of follow-up with its own workers.
 type queue struct {
+	what                 string
 	workers, perOperator int
 	due                  func(Due) bool
 	claim                func(context.Context, Claim) ([]Operation, error)

@@ -34,18 +34,36 @@ type Fingerprint struct {
 	Sum   []byte
 }
 
-// Fingerprints computes fingerprints under keys that are derived from the master key.
+// FingerprintPurpose is the purpose for which the keys of fingerprints are derived from data keys.
+const FingerprintPurpose = "body fingerprint"
+
+// FingerprintKeys are the keys that fingerprints are made with.
+type FingerprintKeys interface {
+	// CurrentID is the id of the key for new fingerprints.
+	CurrentID() uint32
+	// Key returns any key that was ever used.
+	Key(id uint32) (key []byte, known bool)
+}
+
+// Fingerprints are keys that do not change.
 type Fingerprints struct {
-	// Keys has every key that was ever used; Current is the id of the one for new
-	// fingerprints.
 	Keys    map[uint32][]byte
 	Current uint32
 }
 
-// of computes the fingerprint of a request. The kind is part of it, because renew and
+// CurrentID returns f.Current.
+func (f Fingerprints) CurrentID() uint32 { return f.Current }
+
+// Key returns one of f.Keys.
+func (f Fingerprints) Key(id uint32) (key []byte, known bool) {
+	key, known = f.Keys[id]
+	return key, known
+}
+
+// fingerprint computes the fingerprint of a request. The kind is part of it, because renew and
 // advance-renew have the same bodies.
-func (f Fingerprints) of(r Request, keyID uint32) (Fingerprint, error) {
-	key, ok := f.Keys[keyID]
+func fingerprint(keys FingerprintKeys, r Request, keyID uint32) (Fingerprint, error) {
+	key, ok := keys.Key(keyID)
 	if !ok {
 		return Fingerprint{}, fmt.Errorf("there is no fingerprint key %d: is a master key missing from the ring?", keyID)
 	}
@@ -57,8 +75,8 @@ func (f Fingerprints) of(r Request, keyID uint32) (Fingerprint, error) {
 }
 
 // matches reports whether a request has the given fingerprint.
-func (f Fingerprints) matches(r Request, known Fingerprint) (bool, error) {
-	made, err := f.of(r, known.KeyID)
+func matches(keys FingerprintKeys, r Request, known Fingerprint) (bool, error) {
+	made, err := fingerprint(keys, r, known.KeyID)
 	if err != nil {
 		return false, err
 	}
@@ -75,6 +93,14 @@ func newID(now time.Time) string {
 	binary.BigEndian.PutUint64(raw[:8], uint64(now.UnixMilli())<<16)
 	// crypto/rand never returns an error; it crashes the program instead.
 	_, _ = rand.Read(raw[6:])
+	return "CX" + idAlphabet.EncodeToString(raw[:])
+}
+
+// FirstID returns an id that sorts before those of all operations made at a time or later, and after
+// all earlier ones.
+func FirstID(at time.Time) string {
+	var raw [16]byte
+	binary.BigEndian.PutUint64(raw[:8], uint64(at.UnixMilli())<<16)
 	return "CX" + idAlphabet.EncodeToString(raw[:])
 }
 

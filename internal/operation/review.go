@@ -24,12 +24,16 @@ type ReviewConfig struct {
 	FirstCheck  time.Duration
 	MaxInterval time.Duration
 	RefundAfter time.Duration
+	ClientKeys  ClientKeys
 	// OnError receives errors; what failed is tried again.
 	OnError func(error)
+	// Begin is called before an operation is followed up, and what it returns afterwards; what
+	// is review, add-on or late check. It may be nil.
+	Begin func(ctx context.Context, what string, op Operation) (context.Context, func(error))
 }
 
 // Reviewer follows up operations in review, operations that a crash left open, missing add-ons,
-// and refunds that the provider has not acknowledged. It never sends a main order again.
+// refunds that the provider has not acknowledged, and reversals. It never sends a main order again.
 type Reviewer struct {
 	store    ReviewStore
 	provider Provider
@@ -43,14 +47,17 @@ func NewReviewer(store ReviewStore, provider Provider, config ReviewConfig) *Rev
 	r := &Reviewer{store: store, provider: provider, config: config, freed: make(chan struct{}, 1)}
 	r.queues = []*queue{
 		{
-			workers: reviewWorkers, perOperator: reviewsPerOperator, due: func(d Due) bool { return d.Reviews },
+			what: "review", workers: reviewWorkers, perOperator: reviewsPerOperator, due: func(d Due) bool { return d.Reviews },
 			claim: r.claimReviews, follow: r.review,
 		}, {
-			workers: otherWorkers, perOperator: othersPerOperator, due: func(d Due) bool { return d.Addons },
+			what: "add-on", workers: otherWorkers, perOperator: othersPerOperator, due: func(d Due) bool { return d.Addons },
 			claim: store.ClaimAddons, follow: r.followAddon,
 		}, {
-			workers: otherWorkers, perOperator: othersPerOperator, due: func(d Due) bool { return d.LateChecks },
+			what: "late check", workers: otherWorkers, perOperator: othersPerOperator, due: func(d Due) bool { return d.LateChecks },
 			claim: store.ClaimLateChecks, follow: r.checkLate,
+		}, {
+			what: "reversal", workers: otherWorkers, perOperator: othersPerOperator, due: func(d Due) bool { return d.Reversals },
+			claim: r.claimReversals, follow: r.reverse,
 		},
 	}
 	return r
@@ -119,13 +126,23 @@ func (r *Reviewer) start(ctx context.Context, working *sync.WaitGroup, onError f
 		for _, op := range claimed {
 			working.Go(func() {
 				defer r.release(q, op)
-				if err := q.follow(ctx, op); err != nil {
+				if err := r.follow(ctx, q, op); err != nil {
 					onError(err)
 				}
 			})
 		}
 	}
 	return started
+}
+
+func (r *Reviewer) follow(ctx context.Context, q *queue, op Operation) error {
+	if r.config.Begin == nil {
+		return q.follow(ctx, op)
+	}
+	ctx, ended := r.config.Begin(ctx, q.what, op)
+	err := q.follow(ctx, op)
+	ended(err)
+	return err
 }
 
 func (r *Reviewer) release(q *queue, op Operation) {
@@ -168,7 +185,7 @@ func (r *Reviewer) review(ctx context.Context, op Operation) error {
 // queryOutcome asks for the status. An operation that the provider has not known for RefundAfter
 // is voided, so that it cannot be carried out after the refund.
 func (r *Reviewer) queryOutcome(ctx context.Context, op Operation) (Reply, []ProviderCall) {
-	order := mainOrder(op)
+	order := mainOrder(op, r.config.ClientKeys)
 	reply, call := recordCall(r.config.Now, "status", order, func() Reply { return r.provider.Status(ctx, order) })
 	calls := []ProviderCall{call}
 	if !reply.NotFound || r.config.Now().Before(op.ReviewSince.Add(r.config.RefundAfter)) {
@@ -217,7 +234,7 @@ func (r *Reviewer) postpone(ctx context.Context, op Operation, reply Reply, call
 // wait has reached MaxInterval is listed for a person, and followed up all the same.
 func (r *Reviewer) followAddon(ctx context.Context, op Operation) error {
 	s := AddonSettlement{OperationID: op.ID, Epoch: op.AddonEpoch, Attempt: op.AddonAttempt, Node: r.config.Node}
-	order := addonOrder(op)
+	order := addonOrder(op, r.config.ClientKeys)
 	var reply Reply
 	var call ProviderCall
 	send := op.AddonState == AddonFailed
@@ -268,7 +285,7 @@ const lateChecks = 3
 // checkLate voids an operation that was refunded without the provider's rejection. If it was carried
 // out after all, or if the provider never answers, an exception is raised for a person to decide.
 func (r *Reviewer) checkLate(ctx context.Context, op Operation) error {
-	order := mainOrder(op)
+	order := mainOrder(op, r.config.ClientKeys)
 	reply, call := recordCall(r.config.Now, "void", order, func() Reply { return r.provider.Void(ctx, order) })
 	now := r.config.Now()
 	check := LateCheck{OperationID: op.ID, Check: op.Checks, Node: r.config.Node, Calls: []ProviderCall{call}}

@@ -16,6 +16,13 @@ type Store interface {
 	// OperationByKey finds the operation of an idempotency key.
 	OperationByKey(ctx context.Context, operatorID int64, key string) (op Operation, found bool, err error)
 
+	// AdoptedByKey finds an adopted operation by what it has in place of its key.
+	AdoptedByKey(ctx context.Context, operatorID int64, adopted []string) (op Operation, found bool, err error)
+
+	// ClaimAdopted gives an adopted operation its key, unless it has one already, and returns it
+	// as it is then.
+	ClaimAdopted(ctx context.Context, claim KeyClaim) (Operation, error)
+
 	// Snapshot reads everything that the checks of a request need, at one moment.
 	Snapshot(ctx context.Context, query SnapshotQuery) (Snapshot, error)
 
@@ -44,7 +51,7 @@ type Store interface {
 type ReviewStore interface {
 	Store
 
-	// TakeOver ends every lease at once. It is for a node that knows it is the only one:
+	// TakeOver ends every lease at once, and makes open reversals due. It is for a node that knows it is the only one:
 	// whatever is processing was left open by an earlier process.
 	TakeOver(ctx context.Context, now time.Time) error
 
@@ -75,13 +82,27 @@ type ReviewStore interface {
 	// CloseLateCheck saves the outcome of a late check, and ends the checks or schedules the
 	// next.
 	CloseLateCheck(ctx context.Context, c LateCheck) error
+
+	// ClaimReversals claims pending reversals that are due, and returns their operations. From then
+	// on they may have been sent to the provider.
+	ClaimReversals(ctx context.Context, claim Claim) ([]Operation, error)
+
+	// PendingReversal reads the reversal of an operation that the provider is asked about: it is open, or
+	// a person has settled it as not undone and the provider has not confirmed that.
+	PendingReversal(ctx context.Context, operationID string) (r Reversal, pending bool, err error)
+
+	// SettleReversal saves what came of asking the provider: the reversal is carried out, with
+	// all that goes back, or refused, or due again later. Of a reversal that has an outcome it saves
+	// the provider calls, and whether the answer confirms or contradicts a person. Repeated, it changes
+	// nothing.
+	SettleReversal(ctx context.Context, answer ReversalAnswer) error
 }
 
 // Due tells which kinds of follow-up have work that is due.
-type Due struct{ Reviews, Addons, LateChecks bool }
+type Due struct{ Reviews, Addons, LateChecks, Reversals bool }
 
 // Any reports whether any of them has.
-func (d Due) Any() bool { return d.Reviews || d.Addons || d.LateChecks }
+func (d Due) Any() bool { return d.Reviews || d.Addons || d.LateChecks || d.Reversals }
 
 // Claim says which node claims follow-ups, and how many at most.
 type Claim struct {
@@ -189,6 +210,9 @@ const (
 	AddonContradiction ExceptionKind = "ADDON_CONTRADICTION"
 	// VoidUnanswered: a person refunded it, and the provider never answered the void.
 	VoidUnanswered ExceptionKind = "VOID_UNANSWERED"
+	// ReversalContradiction: the provider's answer to a reversal came after it was settled, and says
+	// the opposite.
+	ReversalContradiction ExceptionKind = "REVERSAL_CONTRADICTION"
 )
 
 // Exception is a contradiction that a person has to resolve.
@@ -206,7 +230,9 @@ var ErrStale = errors.New("the draft's snapshot is out of date")
 type SnapshotQuery struct {
 	OperatorID     int64
 	IdempotencyKey string
-	Kind           Kind
+	// AdoptedKeys are what an adopted operation may have in place of that key.
+	AdoptedKeys []string
+	Kind        Kind
 	// SubscriberID and Mobile identify the customer. An activation has a mobile and optionally
 	// a preferred id.
 	SubscriberID string
@@ -282,6 +308,9 @@ type Draft struct {
 	SubscriberVersion int64
 	// Profile is the new customer's, on activation.
 	Profile Profile
+	// AdoptedKeys are what an adopted operation may have in place of the key: there must be
+	// none.
+	AdoptedKeys []string
 }
 
 // Profile is what is stored of a customer besides name and mobile. The password is not stored.
@@ -289,6 +318,8 @@ type Profile struct {
 	Email          string
 	Address        string
 	ConnectionType string
+	// Area, BoxNumber and Notes come from the pages only.
+	Area, BoxNumber, Notes string
 }
 
 // Settlement moves an operation to a new state.

@@ -57,6 +57,10 @@ func validate(r Request) (input, error) {
 			Address:        form.lines(fieldAddress, 0, 500),
 			ConnectionType: form.text(fieldConnectionType, 0, 100),
 		}
+		// The API's contract does not have these fields, and ignores what it does not have.
+		if r.Channel == Web {
+			in.profile.Area, in.profile.BoxNumber, in.profile.Notes = form.area(), form.boxNumber(), form.lines(fieldNotes, 0, 500)
+		}
 		if in.profile.ConnectionType == "" {
 			in.profile.ConnectionType = subscription.DefaultConnectionType
 		}

@@ -80,6 +80,10 @@ var plants = []plant{
 	{patch: "17-read-then-write-balance-postgres", test: "internal/bulk", by: []detector{races}},
 	// A changed staff action or digest that has a MAC.
 	{patch: "18-mac-not-compared", test: "internal/audit"},
+	// A person who settles a reversal during a call, and an answer that says the opposite.
+	{patch: "19-late-reversal-answer-dropped", test: "internal/store/sqlite", by: []detector{simulation, exhaustive}},
+	// A reversal that a person settled as undone, and the sum of the commissions.
+	{patch: "20-settled-reversal-keeps-commission", test: "internal/store/sqlite", by: []detector{simulation, exhaustive}},
 }
 
 // histories is the limit of the simulation.

@@ -11,18 +11,20 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 )
 
-// CommissionSum is the commission of an operator's sales of a plan.
+// CommissionSum is the commission of an operator's sales of a plan in a period. What was reversed in
+// it is taken out of Sales and Commission, whenever it was sold.
 type CommissionSum struct {
 	OperatorID   int64
 	OperatorName string
 	PlanID       string
 	PlanName     string // at the last sale of the period
-	Count        int
+	Count        int    // of sales
+	Reversals    int
 	Sales        money.Amount
 	Commission   money.Amount
 }
 
-// CommissionLine is the commission of one operation.
+// CommissionLine is the commission of one operation or, below zero, of its reversal.
 type CommissionLine struct {
 	OperatorID    int64
 	OperatorName  string
@@ -117,26 +119,28 @@ var errSlow = errors.New("there is much to add up")
 // accountsAtOnce is for how many operators sums are computed while a page is loading.
 const accountsAtOnce = 50
 
-// CommissionIsQuick reports whether the commission of an Indian month is cached, or can be
-// added up while a page is loading.
-func (svc *Service) CommissionIsQuick(ctx context.Context, operatorID int64, month time.Time) (bool, error) {
-	from, now := Month(month), svc.now()
-	before := from.AddDate(0, 1, 0)
+// CommissionIsQuick reports whether the commission of some Indian months is cached, or can
+// be added up while a page is loading.
+func (svc *Service) CommissionIsQuick(ctx context.Context, operatorID int64, months ...time.Time) (bool, error) {
+	now := svc.now()
 	accounts, lines := 0, int64(0)
 	err := svc.eachAccount(ctx, operatorID, func(a Account) error {
-		for _, s := range splitMonth(from, before, now) {
-			if svc.earned.has(periodOf{a.ID, s.from.Unix(), s.before.Unix()}, now, s.keep) {
-				continue
-			}
-			if accounts++; accounts > accountsAtOnce {
-				return errSlow
-			}
-			bounds, err := svc.store.LedgerBounds(ctx, a.ID, s.from, s.before)
-			if err != nil {
-				return fmt.Errorf("find the ledger's lines of operator %d: %w", a.ID, err)
-			}
-			if lines += bounds.Last - bounds.After; lines > int64(svc.sumLimit) {
-				return errSlow
+		for _, month := range months {
+			from := Month(month)
+			for _, s := range splitMonth(from, from.AddDate(0, 1, 0), now) {
+				if svc.earned.has(periodOf{a.ID, s.from.Unix(), s.before.Unix()}, now, s.keep) {
+					continue
+				}
+				if accounts++; accounts > accountsAtOnce {
+					return errSlow
+				}
+				bounds, err := svc.store.LedgerBounds(ctx, a.ID, s.from, s.before)
+				if err != nil {
+					return fmt.Errorf("find the ledger's lines of operator %d: %w", a.ID, err)
+				}
+				if lines += bounds.Last - bounds.After; lines > int64(svc.sumLimit) {
+					return errSlow
+				}
 			}
 		}
 		return nil
@@ -149,7 +153,8 @@ func (svc *Service) CommissionIsQuick(ctx context.Context, operatorID int64, mon
 
 // after adds an earlier sum of the same plan.
 func (s CommissionSum) after(earlier CommissionSum) CommissionSum {
-	s.Count, s.Sales, s.Commission = s.Count+earlier.Count, s.Sales.Add(earlier.Sales), s.Commission.Add(earlier.Commission)
+	s.Count, s.Reversals = s.Count+earlier.Count, s.Reversals+earlier.Reversals
+	s.Sales, s.Commission = s.Sales.Add(earlier.Sales), s.Commission.Add(earlier.Commission)
 	return s
 }
 

@@ -99,6 +99,16 @@ func (svc *Service) PlanSubscribers(ctx context.Context, planID string) (int, er
 	return svc.planSubscribers.get(planID, now, totalsKept, func() (int, error) { return svc.store.CountPlanSubscribers(ctx, planID, now) })
 }
 
+// PlanSubscribersAreQuick reports whether the number of a plan's subscribers is cached, or
+// can be counted while a page is loading.
+func (svc *Service) PlanSubscribersAreQuick(ctx context.Context, planID string) (bool, error) {
+	if svc.planSubscribers.has(planID, svc.now(), totalsKept) {
+		return true, nil
+	}
+	totals, err := svc.Totals(ctx)
+	return totals.Subscribers <= svc.sumLimit, err
+}
+
 // Review is an operation in review, with its operator's name.
 type Review struct {
 	operation.Operation

@@ -12,6 +12,8 @@ type Cursor struct {
 	Number int64  `json:"n,omitempty"`
 	Text   string `json:"t,omitempty"`
 	ID     string `json:"i,omitempty"`
+	// Part is the part of the list, where it has several.
+	Part string `json:"p,omitempty"`
 }
 
 // ErrCursor is returned for an invalid cursor.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // Due is the cost of one Indian day, if every subscriber who expires on it is renewed with
@@ -16,12 +17,12 @@ type Due struct {
 	Amount      money.Amount
 }
 
-// ForecastDays is how many days a forecast covers.
+// ForecastDays is how many calendar days after today a forecast covers.
 const ForecastDays = 30
 
 // Forecast is how long a wallet's balance lasts.
 type Forecast struct {
-	// Week and Month are what falls due in the next 7 and 30 days.
+	// Week and Month are what falls due within 7 and 30 calendar days.
 	Week, Month Due
 	// LastsUntil is the first day whose renewals the balance does not cover; zero if it
 	// covers the whole forecast.
@@ -38,13 +39,12 @@ func (f Forecast) Covered() bool { return f.LastsUntil.IsZero() }
 // NewForecast computes a forecast. Dues are in the order of their days.
 func NewForecast(balance money.Amount, dues []Due, now time.Time) Forecast {
 	f := Forecast{Days: dues, Week: Due{Day: Day(now)}, Month: Due{Day: Day(now)}}
-	// Whole days: today is the first of the seven.
-	week := Day(now).Add(7 * day)
+	week := subscription.LastWithin(7, now)
 	var sum money.Amount
 	for _, due := range dues {
 		sum = sum.Add(due.Amount)
 		f.Month.Subscribers, f.Month.Amount = f.Month.Subscribers+due.Subscribers, sum
-		if due.Day.Before(week) {
+		if !due.Day.After(week) {
 			f.Week.Subscribers, f.Week.Amount = f.Month.Subscribers, sum
 		}
 		if f.LastsUntil.IsZero() && balance.Less(sum) {
@@ -65,7 +65,7 @@ const duesKept = 5 * time.Minute
 func (svc *Service) Forecast(ctx context.Context, operatorID int64, balance money.Amount) (Forecast, error) {
 	now := svc.now()
 	dues, err := svc.dues.get(operatorID, now, duesKept, func() ([]Due, error) {
-		return svc.store.DueByDay(ctx, operatorID, now, Day(now).Add(ForecastDays*day-time.Millisecond))
+		return svc.store.DueByDay(ctx, operatorID, now, subscription.LastWithin(ForecastDays, now))
 	})
 	if err != nil {
 		return Forecast{}, fmt.Errorf("add up what falls due for operator %d: %w", operatorID, err)

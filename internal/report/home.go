@@ -108,8 +108,8 @@ type Home struct {
 // Figures are the forecast and the last days' operations.
 type Figures struct {
 	Forecast Forecast
-	// Days are the last HomeDays days, the oldest first.
-	Days []DayTotals
+	// Days are the last HomeDays days, the oldest first; Before are those before them.
+	Days, Before []DayTotals
 }
 
 // Home reads an operator's home page. The figures of a large operator are left out, unless
@@ -146,16 +146,16 @@ func (svc *Service) figures(ctx context.Context, operatorID int64, wallet subscr
 	if err != nil {
 		return nil, err
 	}
-	days, err := svc.Daily(ctx, operatorID, HomeDays)
+	days, err := svc.Daily(ctx, operatorID, 2*HomeDays)
 	if err != nil {
 		return nil, err
 	}
-	return &Figures{Forecast: forecast, Days: days}, nil
+	return &Figures{Forecast: forecast, Before: days[:HomeDays], Days: days[HomeDays:]}, nil
 }
 
 // knowsFigures reports whether an operator's figures are cached.
 func (svc *Service) knowsFigures(operatorID int64, now time.Time) bool {
-	for back := 1; back < HomeDays; back++ {
+	for back := 1; back < 2*HomeDays; back++ {
 		from, keep := dayBack(now, back)
 		if !svc.days.has(dayOf{operatorID, from.Unix()}, now, keep) {
 			return false

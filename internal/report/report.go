@@ -24,9 +24,13 @@ type Store interface {
 
 	// ListSubscribers reads a page of an operator's subscribers.
 	ListSubscribers(ctx context.Context, q SubscriberQuery) ([]Subscriber, error)
-	// TermAtOffset finds the term at an offset from where a page begins that searches
-	// subscribers by a term or sorts them by name; false if there are fewer terms.
-	TermAtOffset(ctx context.Context, q SubscriberQuery, offset int) (last Cursor, found bool, err error)
+	// SubscriberAtOffset finds the row at an offset from where a page of a source begins, whether or
+	// not it is selected; more is false if there are fewer, and then scanned is their number.
+	SubscriberAtOffset(ctx context.Context, q SubscriberQuery, offset int) (last Cursor, scanned int, more bool, err error)
+	// SubscriberAreas lists the areas of an operator's subscribers, each as one of them has it.
+	SubscriberAreas(ctx context.Context, operatorID int64, limit int) ([]string, error)
+	// PlanNames lists all plans by name.
+	PlanNames(ctx context.Context) ([]PlanName, error)
 	// CountSubscribers counts all of an operator's subscribers.
 	CountSubscribers(ctx context.Context, operatorID int64, now time.Time) (SubscriberCounts, error)
 	// SubscriberTimeline reads all operations on one of an operator's subscribers,
@@ -56,6 +60,19 @@ type Store interface {
 	// query's operator and days alone; false if there are fewer.
 	OperationAtOffset(ctx context.Context, q OperationQuery, offset int) (last Cursor, found bool, err error)
 
+	// OperationsNamed reads the operations of an operator, or of all if operatorID is zero,
+	// that have the id or the idempotency key: one by its id, and for each operator one by
+	// its key, up to limit.
+	OperationsNamed(ctx context.Context, operatorID int64, id, key string, limit int) ([]operation.Operation, error)
+	// OperationsWithReceipt reads the operation of an operator with a receipt number, or those of
+	// all operators if operatorID is zero.
+	OperationsWithReceipt(ctx context.Context, operatorID int64, number subscription.ReceiptNumber, limit int) ([]operation.Operation, error)
+	// OperationsReversedBy reads the operation that a reversal with a reference is of.
+	OperationsReversedBy(ctx context.Context, operatorID int64, reference string) ([]operation.Operation, error)
+	// OperatorsWithTerm finds operators who have a subscriber with a word that begins with a
+	// term, by id.
+	OperatorsWithTerm(ctx context.Context, term string, limit int) ([]int64, error)
+
 	// ListAccounts reads a page of the operators, by id.
 	ListAccounts(ctx context.Context, q AccountQuery) ([]Account, error)
 	// SystemTotals counts the data of the whole service.
@@ -63,7 +80,8 @@ type Store interface {
 	// ReviewQueue reads the operations in review, the longest first.
 	ReviewQueue(ctx context.Context, limit int) ([]Review, error)
 	// CommissionSums adds up, by plan, the commission of an operator's operations that
-	// succeeded from one moment until before another. It reads each of them.
+	// succeeded from one moment until before another, without those that were reversed in that time.
+	// It reads each of them.
 	CommissionSums(ctx context.Context, operatorID int64, from, before time.Time) ([]CommissionSum, error)
 	// CountPlanSubscribers counts the subscribers of the whole service with an active plan
 	// at a moment. It reads each of them.
@@ -135,6 +153,11 @@ func page[Row any](rows []Row, limit int, cursor func(Row) Cursor) (shown []Row,
 		return rows, ""
 	}
 	return rows[:limit], cursor(rows[limit-1]).String()
+}
+
+// Wallet reads an operator's wallet.
+func (svc *Service) Wallet(ctx context.Context, operatorID int64) (subscription.Wallet, error) {
+	return svc.store.Wallet(ctx, operatorID)
 }
 
 // Day is the start of a moment's Indian day.

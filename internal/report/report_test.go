@@ -20,13 +20,13 @@ func rupees(n int64) money.Amount { return money.Paise(n * 100) }
 func in(days int) time.Time { return Day(noon).Add(time.Duration(days) * day) }
 
 func TestNewForecast(t *testing.T) {
-	dues := []Due{{in(0), 1, rupees(100)}, {in(3), 2, rupees(200)}, {in(6), 1, rupees(50)}, {in(7), 1, rupees(50)}, {in(29), 3, rupees(600)}}
+	dues := []Due{{in(0), 1, rupees(100)}, {in(3), 2, rupees(200)}, {in(7), 1, rupees(50)}, {in(8), 1, rupees(50)}, {in(30), 3, rupees(600)}}
 	for _, tt := range []struct {
 		balance int64
 		lasts   int // days; -1 for beyond the forecast
 		missing int64
 	}{
-		{0, 0, 1000}, {99, 0, 901}, {100, 3, 900}, {299, 3, 701}, {300, 6, 700}, {400, 29, 600}, {999, 29, 1}, {1000, -1, 0}, {5000, -1, 0},
+		{0, 0, 1000}, {99, 0, 901}, {100, 3, 900}, {299, 3, 701}, {300, 7, 700}, {400, 30, 600}, {999, 30, 1}, {1000, -1, 0}, {5000, -1, 0},
 	} {
 		f := NewForecast(rupees(tt.balance), dues, noon)
 		if tt.lasts < 0 && !f.Covered() || tt.lasts >= 0 && !f.LastsUntil.Equal(in(tt.lasts)) {

@@ -37,8 +37,10 @@ type LedgerLine struct {
 	Amount        money.Amount
 	BalanceAfter  money.Amount
 	Description   string
-	TransactionID string // empty for what staff moved
-	At            time.Time
+	TransactionID string // of what was paid for or reversed; empty for what staff moved
+	// Customer and Mobile are those of the transaction; empty if there is none.
+	Customer, Mobile string
+	At               time.Time
 }
 
 // StatementFilter selects the lines of a statement.

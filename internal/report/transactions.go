@@ -10,6 +10,8 @@ import (
 
 // TransactionFilter selects an operator's operations; a zero field selects all.
 type TransactionFilter struct {
+	// State is the one that people see: Success is without those that were reversed, which
+	// have the state operation.Reversed.
 	State      operation.State
 	Kind       operation.Kind
 	Channel    operation.Channel
@@ -24,16 +26,21 @@ type TransactionFilter struct {
 // OperationQuery is TransactionFilter for a store.
 type OperationQuery struct {
 	OperatorID int64
-	State      operation.State
-	Kind       operation.Kind
-	Channel    operation.Channel
-	PlanID     string
-	Subscriber string
-	From       time.Time // zero is the beginning
-	Before     time.Time // zero is the end
-	After      Cursor    // the moment in Number, the id in ID
-	Last       Cursor    // the last one to be scanned; zero is the end
-	Limit      int
+	// AllOperators selects the operations of all, for staff. It goes with no open or reversed State and
+	// no Subscriber.
+	AllOperators bool
+	// ProviderTransaction is the provider's id; empty for any.
+	ProviderTransaction string
+	State               operation.State
+	Kind                operation.Kind
+	Channel             operation.Channel
+	PlanID              string
+	Subscriber          string
+	From                time.Time // zero is the beginning
+	Before              time.Time // zero is the end
+	After               Cursor    // the moment in Number, the id in ID
+	Last                Cursor    // the last one to be scanned; zero is the end
+	Limit               int
 }
 
 // TransactionPage is a page of operations; Next is empty on the last one.

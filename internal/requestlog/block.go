@@ -80,12 +80,18 @@ func appendEntry(b []byte, e *Entry) []byte {
 	b = binary.AppendUvarint(b, uint64(max(0, e.Took.Microseconds())))
 	b = appendText(b, e.IdempotencyKey)
 	if e.Signature == nil {
-		return append(b, 0)
+		b = append(b, 0)
+	} else {
+		b = append(b, 1)
+		b = appendText(b, e.Signature.StringToSign)
+		b = appendText(b, e.Signature.SignatureStart)
+		b = appendText(b, string(e.Signature.SignatureForm))
 	}
-	b = append(b, 1)
-	b = appendText(b, e.Signature.StringToSign)
-	b = appendText(b, e.Signature.SignatureStart)
-	return appendText(b, string(e.Signature.SignatureForm))
+	// Releases that do not know it ignore what follows.
+	if e.PlanID != "" {
+		b = appendText(b, e.PlanID)
+	}
+	return b
 }
 
 const (
@@ -187,6 +193,9 @@ func (r *unpacker) entry() Entry {
 	e.IdempotencyKey = r.text()
 	if r.uvarint() == 1 {
 		e.Signature = &SignatureDetails{StringToSign: r.text(), SignatureStart: r.text(), SignatureForm: SignatureForm(r.text())}
+	}
+	if len(r.rest) > 0 {
+		e.PlanID = r.text()
 	}
 	return e
 }

@@ -100,7 +100,7 @@ func nameOf(line int) string {
 	if line < len(lineNames) {
 		return lineNames[line]
 	}
-	return "one line too many"
+	return "extra line"
 }
 
 func at(lines []string, i int) string {

@@ -3,7 +3,8 @@
 // for their own requests, and it explains why a signature was refused.
 //
 // It never delays a request: Record does not wait, and what cannot be stored is dropped and
-// counted. No charge, limit or audit depends on it. It stores no secret: only the hash of a
+// counted. No charge, limit or audit depends on it; after a restore
+// it helps staff to find out what was sold. It stores no secret: only the hash of a
 // body, and the beginning of a signature.
 package requestlog
 
@@ -35,6 +36,9 @@ type Entry struct {
 	Took         time.Duration
 	// IdempotencyKey is the key as sent; empty if none was.
 	IdempotencyKey string
+	// PlanID is the plan of an order that was refused because of maintenance: after a restore it may
+	// be one that was carried out before, and tells what was sold. Empty for all others.
+	PlanID string
 	// Signature is set if the signature, its timestamp or its nonce was refused.
 	Signature *SignatureDetails
 }
@@ -69,6 +73,7 @@ const signatureKept = 8
 // log with other data.
 const (
 	longestKey    = 100
+	longestPlan   = 400 // 100 characters
 	longestString = 4 << 10
 )
 

@@ -73,13 +73,13 @@ func (s sides) hints() []Hint {
 			continue
 		}
 		if trimmed := strings.TrimSpace(theirs); trimmed == server && server != "" {
-			found = append(found, Hint{SpacesAround, "Spaces or tabs stand before or after the %s. Sign it without them.", []any{lineNames[kind]}})
+			found = append(found, Hint{SpacesAround, "There are spaces or tabs before or after the %s. Remove them before signing.", []any{lineNames[kind]}})
 		} else if hint := look(server, theirs); hint != nil {
 			found = append(found, *hint)
 		}
 	}
 	if len(found) == 0 {
-		found = append(found, Hint{Cause: WrongSecret, Text: "All six lines agree, so it is the secret, or how it is used: HMAC-SHA256 over these lines, " +
+		found = append(found, Hint{Cause: WrongSecret, Text: "All six lines match, so the secret or its use is wrong: HMAC-SHA256 over these lines, " +
 			"with the whole secret as the key, from cxs_ to its last character and without quotes or a newline, written as 64 lower-case hex characters."})
 	}
 	return found
@@ -97,7 +97,7 @@ func (s sides) wholeHints() (found []Hint) {
 	case lines == 1 && strings.Contains(s.whole, `\n`):
 		found = append(found, Hint{Cause: NewlinesSpelledOut, Text: "The lines are joined by a backslash and an n. Join them with a real line feed, one byte of the value 10."})
 	case s.absent == queryLine:
-		found = append(found, Hint{Cause: LineLeftOut, Text: "The line of the query is missing. Without a query it is empty, and still there."})
+		found = append(found, Hint{Cause: LineLeftOut, Text: "The query line is missing. Without a query it is empty, but still required."})
 	case lines < len(lineNames):
 		found = append(found, Hint{LinesTooFew, "There are %d lines instead of 6: method, path, query, timestamp, nonce and body hash.", []any{lines}})
 	case lines > len(lineNames) && !(s.newline && lines == len(lineNames)+1):
@@ -123,7 +123,7 @@ func (s sides) pathHint(server, theirs string) *Hint {
 	case theirs == server+"/" || theirs+"/" == server:
 		return &Hint{PathTrailingSlash, "The path has a slash at the end on one side only. The request was sent to %s.", []any{server}}
 	case theirs != "" && strings.HasSuffix(server, theirs) || "/"+theirs == server:
-		return &Hint{PathIncomplete, "The path is signed whole: %s.", []any{server}}
+		return &Hint{PathIncomplete, "The whole path is signed: %s.", []any{server}}
 	}
 	return &Hint{OtherPath, "The request was sent to %s.", []any{server}}
 }
@@ -172,7 +172,7 @@ func timestampHint(server, theirs string) *Hint {
 	case !allDigits(theirs):
 		return &Hint{Cause: TimestampNotNumber, Text: "The timestamp is the number of seconds since 1970, in digits and nothing else."}
 	}
-	return &Hint{Cause: OtherTimestamp, Text: "X-Timestamp had another value than the one that was signed. Take the time once, for both."}
+	return &Hint{Cause: OtherTimestamp, Text: "X-Timestamp differs from the signed value. Use the same time for both."}
 }
 
 // inMilliseconds reports whether a timestamp is a present time in milliseconds.
@@ -183,7 +183,7 @@ func allDigits(text string) bool {
 }
 
 func nonceHint(server, _ string) *Hint {
-	return &Hint{OtherNonce, "X-Nonce had another value than the one that was signed: %s. Make a nonce once for each request, for both.", []any{Visible(server)}}
+	return &Hint{OtherNonce, "X-Nonce differs from the signed value: %s. Create one nonce per request and use it for both.", []any{Visible(server)}}
 }
 
 func (s sides) bodyHint(server, theirs string) *Hint {
@@ -204,10 +204,10 @@ func (s sides) bodyHint(server, theirs string) *Hint {
 		return &Hint{Cause: BodyNotSent, Text: "A body was signed, but the request arrived without one."}
 	}
 	if how := changed(s.body, server); how != "" {
-		return &Hint{BodyReencoded, "The body that arrived is yours, but %s. Sign the very bytes that are sent.", []any{how}}
+		return &Hint{BodyReencoded, "The body that arrived is yours, but %s. Sign exactly the bytes that are sent.", []any{how}}
 	}
-	return &Hint{Cause: BodyReencoded, Text: "The body that arrived has other bytes than the one that was hashed. Most often an HTTP library re-encodes the JSON, with other " +
-		"spaces or in another order: make the body's text once, hash it, and send that very text."}
+	return &Hint{Cause: BodyReencoded, Text: "The body that arrived differs from the one that was hashed. Most often an HTTP library re-encodes the JSON with other " +
+		"spaces or in another order: create the body's text once, hash it, and send exactly that text."}
 }
 
 // Explain returns what is wrong with a refused call, as far as that can be found without the
@@ -236,9 +236,9 @@ func signatureHints(form SignatureForm) []Hint {
 	case UpperCaseHex:
 		return []Hint{{Cause: UpperCaseSignature, Text: "X-Signature was sent in upper case. It has to be in lower-case hex."}}
 	case WrongLength:
-		return []Hint{{Cause: SignatureLength, Text: "X-Signature has not the 64 hex characters of an HMAC-SHA256."}}
+		return []Hint{{Cause: SignatureLength, Text: "X-Signature does not have the 64 hex characters of an HMAC-SHA256."}}
 	case NotHex:
-		return []Hint{{Cause: SignatureNotHex, Text: "X-Signature is not in hex. It may be in base64, or be something else than a signature."}}
+		return []Hint{{Cause: SignatureNotHex, Text: "X-Signature is not in hex. It may be in base64, or not a signature at all."}}
 	}
 	return nil
 }

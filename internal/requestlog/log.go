@@ -113,6 +113,9 @@ func (l *Log) Record(e Entry) {
 		return
 	}
 	e.IdempotencyKey = cut(telemetry.Scrub(e.IdempotencyKey), longestKey)
+	if e.PlanID != "" {
+		e.PlanID = cut(telemetry.Scrub(e.PlanID), longestPlan)
+	}
 	var buffer [256]byte // enough for a call without signature details
 	packed := appendEntry(buffer[:0], &e)
 

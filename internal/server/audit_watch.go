@@ -22,6 +22,7 @@ type auditWatch struct {
 	every    time.Duration
 	store    StoreConfig
 	settings audit.Settings
+	keys     func() *audit.Keys
 	// now is the service's clock, by which rows are dated and which a demo may have
 	// moved; machine is the machine's clock, which metrics use.
 	now, machine func() time.Time
@@ -69,7 +70,7 @@ func (w *auditWatch) remember(report audit.Report, err error) {
 type problem struct{ invariant, subject string }
 
 // newAuditWatch returns nil if audit.every is 0.
-func newAuditWatch(config Config, keys *audit.Keys, log *slog.Logger, now func() time.Time, metrics *telemetry.Metrics) *auditWatch {
+func newAuditWatch(config Config, keys func() *audit.Keys, log *slog.Logger, now func() time.Time, metrics *telemetry.Metrics) *auditWatch {
 	if config.Audit.Every == 0 {
 		return nil
 	}
@@ -78,10 +79,9 @@ func newAuditWatch(config Config, keys *audit.Keys, log *slog.Logger, now func()
 		invariants[i] = invariant.ID
 	}
 	settings := AuditSettings(config)
-	settings.Keys = keys
 	return &auditWatch{
 		last:  admin.AuditHealth{Every: config.Audit.Every},
-		every: config.Audit.Every, store: config.Store, settings: settings, now: now, log: log,
+		every: config.Audit.Every, store: config.Store, settings: settings, keys: keys, now: now, log: log,
 		machine: func() time.Time { return now().Add(-config.Clock.Offset) },
 		open: func(ctx context.Context) (audit.Snapshot, func(), error) {
 			return OpenSnapshot(ctx, config.Store)
@@ -137,6 +137,7 @@ func (w *auditWatch) runOnce(ctx context.Context) (audit.Report, error) {
 	}
 	defer done()
 	settings := w.settings
+	settings.Keys = w.keys()
 	pace, release, err := AuditPaceOn(ctx, w.store)
 	if err != nil {
 		return audit.Report{}, err

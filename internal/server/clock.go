@@ -102,6 +102,9 @@ func (n *Node) ready(ctx context.Context) error {
 	if err := n.Store.Ready(ctx); err != nil {
 		return err
 	}
+	if err := n.keyring.err(); err != nil {
+		return err
+	}
 	if n.ClockWatch == nil {
 		return nil
 	}

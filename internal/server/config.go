@@ -3,6 +3,8 @@ package server
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
 
 	"github.com/coaxhq/coax/internal/fileowner"
 )
@@ -29,67 +32,154 @@ type Sources struct {
 // LoadConfig reads and checks the whole configuration. Its error lists every mistake and
 // where it was made.
 func LoadConfig(from Sources) (Config, error) {
+	l := load(from)
+	return l.config, errors.Join(l.problems...)
+}
+
+// loaded is a configuration with where each value comes from.
+type loaded struct {
+	config Config
+	// given has the settings that are not at their default.
+	given map[string]origin
+	// unread: there is a file, and it could not be read.
+	unread bool
+	// problems are ConfigErrors, except for a file that could not be read.
+	problems []error
+	// invalid are the settings whose value was refused.
+	invalid map[string]error
+}
+
+// origin is a value and where it was given.
+type origin struct {
+	value string
+	where Place
+}
+
+// Place is where a setting was given: in a file, in the environment or by a flag.
+type Place struct {
+	File string
+	// Line is 0 if it is not known.
+	Line int
+	// Name is the environment variable, or the flag with its key.
+	Name string
+}
+
+func (p Place) String() string {
+	switch {
+	case p.Name != "":
+		return p.Name
+	case p.File != "" && p.Line > 0:
+		return fmt.Sprintf("%s:%d", p.File, p.Line)
+	case p.File != "":
+		return p.File
+	}
+	return ""
+}
+
+// ConfigError is a mistake in the configuration.
+type ConfigError struct {
+	Key   string
+	Where Place
+	Err   error
+}
+
+func (e *ConfigError) Error() string {
+	switch {
+	case e.Where.File != "":
+		return fmt.Sprintf("%s: %s: %v", e.Where, e.Key, e.Err)
+	case e.Where.Name != "":
+		return fmt.Sprintf("%s: %v", e.Where.Name, e.Err)
+	}
+	return fmt.Sprintf("%s: %v", e.Key, e.Err)
+}
+
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+func load(from Sources) loaded {
+	l := loaded{given: map[string]origin{}, invalid: map[string]error{}}
 	folder := "."
-	given := map[string]origin{}
-	var problems []error
 	if from.File != "" {
 		folder = filepath.Dir(from.File)
-		values, err := ReadConfigFile(from.File)
-		problems = append(problems, err)
-		for key, value := range values {
-			given[key] = origin{value, from.File + ": " + key}
+		values, problems := readConfigFile(from.File)
+		l.problems, l.unread = append(l.problems, problems...), values == nil
+		maps.Copy(l.given, values)
+	}
+	fromEnvironment, problems := readEnvironment(from.Environ)
+	l.problems = append(l.problems, problems...)
+	maps.Copy(l.given, fromEnvironment)
+	fromSets, problems := readSets(from.Sets)
+	l.problems = append(l.problems, problems...)
+	maps.Copy(l.given, fromSets)
+
+	for _, problem := range l.problems {
+		var at *ConfigError
+		if errors.As(problem, &at) {
+			l.invalid[at.Key] = at.Err
 		}
 	}
-	fromEnvironment, err := EnvironmentSettings(from.Environ)
-	problems = append(problems, err)
-	for key, value := range fromEnvironment {
-		given[key] = origin{value, EnvironmentName(key)}
-	}
-	fromSets, err := ParseSets(from.Sets)
-	problems = append(problems, err)
-	for key, value := range fromSets {
-		given[key] = origin{value, "--set " + key}
-	}
-
-	var config Config
 	for _, s := range Settings {
-		value, where := s.Default, s.Key
-		if o, ok := given[s.Key]; ok {
+		value, where := s.Default, Place{}
+		if o, ok := l.given[s.Key]; ok {
 			value, where = o.value, o.where
 		}
-		err := s.Read(&config, s.absolute(value, folder))
+		err := s.Read(&l.config, s.absolute(value, folder))
 		if !utf8.ValidString(value) {
 			err = errors.New("it is not valid UTF-8")
 		}
 		if err != nil {
-			problems = append(problems, fmt.Errorf("%s: %w", where, err))
+			l.invalid[s.Key] = err
+			l.problems = append(l.problems, &ConfigError{s.Key, where, err})
 		}
 	}
-	if config.Store.Kind == "postgres" {
-		storeURL := FindSetting("store.url")
-		config.Store.SQLiteDefault = strings.TrimPrefix(storeURL.absolute(storeURL.Default, folder), "sqlite:")
+	if l.config.Store.Kind == "postgres" && l.config.Store.Replica != "" {
+		l.problems = append(l.problems, &ConfigError{"store.replica", l.given["store.replica"].where,
+			errors.New("it is for a store on SQLite; PostgreSQL has standbys of its own (docs/growing.md)")})
 	}
-	return config, errors.Join(problems...)
+	if len(l.config.Server.ACMEDomains) > 0 {
+		for _, key := range []string{"server.tls_cert", "server.tls_key"} {
+			if o, ok := l.given[key]; ok {
+				l.problems = append(l.problems, &ConfigError{key, o.where,
+					errors.New("the certificate cannot come from a file and from server.acme_domains; remove one of the two")})
+			}
+		}
+	}
+	if l.config.Store.Kind == "postgres" {
+		storeURL := FindSetting("store.url")
+		l.config.Store.SQLiteDefault = strings.TrimPrefix(storeURL.absolute(storeURL.Default, folder), "sqlite:")
+	}
+	return l
 }
 
-type origin struct{ value, where string }
+// texts returns the values without where they were given.
+func texts(given map[string]origin) map[string]string {
+	values := map[string]string{}
+	for key, o := range given {
+		values[key] = o.value
+	}
+	return values
+}
 
 // ParseSets reads key=value pairs.
 func ParseSets(sets []string) (map[string]string, error) {
-	values := map[string]string{}
-	var problems []error
+	given, problems := readSets(sets)
+	return texts(given), errors.Join(problems...)
+}
+
+func readSets(sets []string) (given map[string]origin, problems []error) {
+	given = map[string]origin{}
 	for _, pair := range sets {
 		key, value, found := strings.Cut(pair, "=")
+		where := Place{Name: "--set " + key}
 		switch {
 		case !found:
-			problems = append(problems, fmt.Errorf("--set %s: write it as key=value", pair))
+			problems = append(problems, &ConfigError{key, where, errors.New("write it as key=value")})
 		case FindSetting(key) == nil:
-			problems = append(problems, fmt.Errorf("--set %s: %w", key, unknownKey(key)))
+			problems = append(problems, &ConfigError{key, where, unknownKey(key)})
 		default:
-			values[key] = value
+			given[key] = origin{value, where}
 		}
 	}
-	return values, errors.Join(problems...)
+	return given, problems
 }
 
 // EnvironmentName returns the environment variable of a key: COAX_SERVER_ADDR for
@@ -101,6 +191,11 @@ func EnvironmentName(key string) string {
 // EnvironmentSettings returns the settings in the environment. A variable that has the
 // prefix of a section but is no setting is an error: most likely it is mistyped.
 func EnvironmentSettings(environ []string) (map[string]string, error) {
+	given, problems := readEnvironment(environ)
+	return texts(given), errors.Join(problems...)
+}
+
+func readEnvironment(environ []string) (given map[string]origin, problems []error) {
 	byName := map[string]string{}
 	sections := map[string]bool{}
 	for _, s := range Settings {
@@ -109,57 +204,124 @@ func EnvironmentSettings(environ []string) (map[string]string, error) {
 			sections[EnvironmentName(section)+"_"] = true
 		}
 	}
-	values := map[string]string{}
-	var problems []error
+	given = map[string]origin{}
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		if key, ok := byName[name]; ok {
-			values[key] = value
+			given[key] = origin{value, Place{Name: name}}
 			continue
 		}
 		for section := range sections {
 			if strings.HasPrefix(name, section) {
-				problems = append(problems, fmt.Errorf("%s: there is no such setting; `coax init --help` lists them", name))
+				problems = append(problems, &ConfigError{"", Place{Name: name}, unknownVariable(name)})
+				break
 			}
 		}
 	}
-	return values, errors.Join(problems...)
+	return given, problems
 }
 
 // ReadConfigFile reads a TOML file into flat keys.
 func ReadConfigFile(path string) (map[string]string, error) {
+	given, problems := readConfigFile(path)
+	if given == nil {
+		return nil, errors.Join(problems...)
+	}
+	return texts(given), errors.Join(problems...)
+}
+
+// readConfigFile returns nil and an error if the file cannot be read at all.
+func readConfigFile(path string) (given map[string]origin, problems []error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("there is no configuration at %s: `coax init --dir DIR` makes one", path)
+		return nil, []error{fmt.Errorf("there is no configuration at %s: `coax init --dir DIR` makes one", path)}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", fileowner.Explain(path, err))
+		return nil, []error{fmt.Errorf("read the configuration: %w", fileowner.Explain(path, err))}
 	}
 	var tables map[string]any
 	if err := toml.Unmarshal(text, &tables); err != nil {
 		var at *toml.DecodeError
 		if errors.As(err, &at) {
 			row, column := at.Position()
-			return nil, fmt.Errorf("%s:%d:%d: %s", path, row, column, strings.TrimPrefix(at.Error(), "toml: "))
+			return nil, []error{&syntaxError{path, row, column, strings.TrimPrefix(at.Error(), "toml: ")}}
 		}
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, []error{fmt.Errorf("%s: %w", path, err)}
 	}
-	values := map[string]string{}
-	var problems []error
+	lines := keyLines(text)
+	given = map[string]origin{}
 	flatten("", tables, func(key string, value any) {
+		where := Place{File: path, Line: lines[key]}
 		s := FindSetting(key)
 		if s == nil {
-			problems = append(problems, fmt.Errorf("%s: %s: %w", path, key, unknownKey(key)))
+			problems = append(problems, &ConfigError{key, where, unknownKey(key)})
 			return
 		}
-		text, err := tomlText(value)
+		text, err := s.tomlText(value)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("%s: %s: %w", path, key, err))
+			problems = append(problems, &ConfigError{key, where, err})
 			return
 		}
-		values[key] = text
+		given[key] = origin{text, where}
 	})
-	return values, errors.Join(problems...)
+	return given, problems
+}
+
+// syntaxError is where a file stops being TOML.
+type syntaxError struct {
+	file        string
+	row, column int
+	message     string
+}
+
+func (e *syntaxError) Error() string {
+	return fmt.Sprintf("%s:%d:%d: %s", e.file, e.row, e.column, e.message)
+}
+
+// keyLines returns the line of each key of a TOML text, and of each table.
+func keyLines(text []byte) map[string]int {
+	lines := map[string]int{}
+	var parser unstable.Parser
+	parser.Reset(text)
+	table := ""
+	for parser.NextExpression() {
+		switch e := parser.Expression(); e.Kind {
+		case unstable.Table, unstable.ArrayTable:
+			table = addLine(lines, &parser, "", e) + "."
+		case unstable.KeyValue:
+			addValueLines(lines, &parser, table, e)
+		}
+	}
+	return lines
+}
+
+// addLine records where a node's dotted key begins, and returns the key.
+func addLine(lines map[string]int, parser *unstable.Parser, prefix string, node *unstable.Node) string {
+	var names []string
+	line := 0
+	for key := node.Key(); key.Next(); {
+		if line == 0 {
+			line = parser.Shape(key.Node().Raw).Start.Line
+		}
+		names = append(names, string(key.Node().Data))
+	}
+	full := prefix + strings.Join(names, ".")
+	if lines[full] == 0 {
+		lines[full] = line
+	}
+	return full
+}
+
+func addValueLines(lines map[string]int, parser *unstable.Parser, prefix string, node *unstable.Node) {
+	full := addLine(lines, parser, prefix, node)
+	if node.Value().Kind != unstable.InlineTable {
+		return
+	}
+	for inner := node.Value().Children(); inner.Next(); {
+		if inner.Node().Kind == unstable.KeyValue {
+			addValueLines(lines, parser, full+".", inner.Node())
+		}
+	}
 }
 
 func flatten(prefix string, table map[string]any, visit func(key string, value any)) {
@@ -184,8 +346,12 @@ func isSection(name string) bool {
 }
 
 // tomlText returns a TOML value as --set would write it.
-func tomlText(value any) (string, error) {
+func (s *setting) tomlText(value any) (string, error) {
 	switch v := value.(type) {
+	case float64:
+		if s.decimal {
+			return strconv.FormatFloat(v, 'f', -1, 64), nil
+		}
 	case string:
 		return v, nil
 	case int64, bool:
@@ -211,38 +377,6 @@ func FindSetting(key string) *setting {
 		}
 	}
 	return nil
-}
-
-// unknownKey returns the error for an unknown key, with the key that was probably meant.
-func unknownKey(key string) error {
-	_, name := setting{Key: key}.parts()
-	for _, s := range Settings {
-		_, known := s.parts()
-		if known == name || known == key || distance(s.Key, key) <= 2 {
-			return fmt.Errorf("there is no such key; is %s meant?", s.Key)
-		}
-	}
-	return errors.New("there is no such key; `coax init --help` lists them")
-}
-
-// distance returns the edit distance between two texts.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			diagonal, row[j] = row[j], min(row[j]+1, row[j-1]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }
 
 // RenderConfig writes a configuration file with every key: the given ones as settings,
@@ -279,6 +413,11 @@ func (s setting) toml(value string) string {
 		// TOML takes no leading zeros.
 		if n, err := strconv.Atoi(value); err == nil {
 			return strconv.Itoa(n)
+		}
+		return TomlQuote(value)
+	case s.decimal:
+		if n, err := strconv.ParseFloat(value, 64); err == nil && !math.IsNaN(n) && !math.IsInf(n, 0) {
+			return strconv.FormatFloat(n, 'f', -1, 64)
 		}
 		return TomlQuote(value)
 	case s.boolean && (value == "true" || value == "false"):

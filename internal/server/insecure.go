@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coaxhq/coax/internal/replica"
 	"github.com/coaxhq/coax/internal/store/postgres"
 )
 
@@ -29,7 +30,7 @@ type InsecureSetting struct {
 // InsecureSettings finds every insecure setting.
 func (c Config) InsecureSettings() []InsecureSetting {
 	var found []InsecureSetting
-	for _, check := range []func(Config) *InsecureSetting{plainProvider, plainStore, publicInternalListener, openKey} {
+	for _, check := range []func(Config) *InsecureSetting{plainProvider, plainStore, openReplica, plainCollector, publicInternalListener, openKey} {
 		if s := check(c); s != nil {
 			found = append(found, *s)
 		}
@@ -109,6 +110,44 @@ func plainStore(c Config) *InsecureSetting {
 	return nil
 }
 
+func openReplica(c Config) *InsecureSetting {
+	if c.Store.Replica == "" {
+		return nil
+	}
+	address, err := replica.ParseAddress(c.Store.Replica)
+	if err != nil || address.Insecure == "" {
+		return nil
+	}
+	return &InsecureSetting{
+		Setting: "store.replica",
+		Problem: address.Insecure,
+		Cure:    "for SFTP give known_hosts=FILE or host_key=KEY, for S3 an endpoint with https://",
+		Details: []any{"replica", address.String()},
+	}
+}
+
+func plainCollector(c Config) *InsecureSetting {
+	host, plain := plainTraceHost(c)
+	if !plain {
+		return nil
+	}
+	return &InsecureSetting{
+		Setting: "trace.endpoint",
+		Problem: fmt.Sprintf("traces are sent to %s over plain HTTP, so the network in between can read them", host),
+		Cure:    "use https://, or a collector on this machine",
+		Details: []any{"host", host},
+	}
+}
+
+// plainTraceHost returns the collector's host if traces go to another machine unencrypted.
+func plainTraceHost(c Config) (host string, plain bool) {
+	at, err := url.Parse(c.Trace.Endpoint)
+	if err != nil || at.Scheme != "http" || namesThisMachine(at.Hostname()) {
+		return "", false
+	}
+	return at.Host, true
+}
+
 func publicInternalListener(c Config) *InsecureSetting {
 	host, _, err := net.SplitHostPort(c.Server.InternalAddr)
 	if err != nil || !isPublic(host) {
@@ -124,7 +163,7 @@ func publicInternalListener(c Config) *InsecureSetting {
 
 func openKey(c Config) *InsecureSetting {
 	mode := openKeyMode(c.Server.TLSKey)
-	if mode == "" {
+	if mode == "" || len(c.Server.ACMEDomains) > 0 {
 		return nil
 	}
 	return &InsecureSetting{

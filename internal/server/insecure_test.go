@@ -41,6 +41,10 @@ func TestInsecureSettings_ByValue(t *testing.T) {
 		{[]string{"store.url=postgres://coax@/coax?host=/run/postgresql"}, ""},
 		{[]string{"store.url=postgres://coax@%2Frun%2Fpostgresql/coax"}, ""},
 
+		{[]string{"trace.endpoint=https://collector.example"}, ""},
+		{[]string{"trace.endpoint=http://127.0.0.1:4318"}, ""},
+		{[]string{"trace.endpoint=http://collector.example:4318"}, "trace.endpoint"},
+
 		{[]string{"server.internal_addr=:9443"}, "server.internal_addr"},
 		{[]string{"server.internal_addr=0.0.0.0:9443"}, "server.internal_addr"},
 		{[]string{"server.internal_addr=[::]:9443"}, "server.internal_addr"},

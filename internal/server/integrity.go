@@ -90,6 +90,13 @@ func AuditKeys(vault *access.Vault) *audit.Keys {
 		CheckValues: vault.CheckValues(),
 		Actions:     vault.Derive(integrity.ActionsPurpose),
 		Digests:     vault.Derive(integrity.DigestsPurpose),
+		Open: func(id uint32, sealed []byte) (actions, digests []byte, err error) {
+			if actions, err = vault.DeriveSealed(id, sealed, integrity.ActionsPurpose); err != nil {
+				return nil, nil, err
+			}
+			digests, err = vault.DeriveSealed(id, sealed, integrity.DigestsPurpose)
+			return actions, digests, err
+		},
 	}
 }
 

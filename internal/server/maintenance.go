@@ -37,7 +37,12 @@ func (n *Node) maintenance(ctx context.Context) (*look.Maintenance, error) {
 	if err != nil || !mode.On {
 		return nil, err
 	}
-	return &look.Maintenance{Since: mode.Since, By: mode.Actor, Reason: mode.Reason}, nil
+	banner := &look.Maintenance{Since: mode.Since, By: mode.Actor, Reason: mode.Reason}
+	restore, err := n.Store.OpenRestore(ctx)
+	if err == nil && restore.Open {
+		banner.Restored, banner.CompareSince = true, restore.Since
+	}
+	return banner, err
 }
 
 // interruptIdleJobs interrupts bulk renewals that no node has worked on for long: the

@@ -22,7 +22,7 @@ func checkNewStore(ctx context.Context, config StoreConfig) error {
 	if _, err := os.Stat(config.SQLiteDefault); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	const ways = "set store.url to sqlite:%[1]s to go on with it, or give --new-store to begin an empty store on PostgreSQL"
+	const ways = "copy it with `coax store copy`, set store.url to sqlite:%[1]s to go on with it, or give --new-store to begin an empty store on PostgreSQL"
 	switch found, err := sqliteHasOperators(ctx, config.SQLiteDefault); {
 	case err != nil:
 		return fmt.Errorf("it has no operators, and whether the SQLite store at %[1]s has some cannot be read (%[2]w): "+ways,

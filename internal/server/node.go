@@ -14,13 +14,14 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/coaxhq/coax/client"
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/audit"
 	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/httpapi"
@@ -60,6 +61,8 @@ type Node struct {
 	Logins     *login.Service
 	metrics    *telemetry.Metrics
 	heads      *telemetry.HeadMetrics
+	holds      *telemetry.HoldMetrics
+	places     *placesWatch
 	// Security is where security events go.
 	Security *telemetry.Security
 	// Requests is the log that operators search for their calls.
@@ -68,14 +71,17 @@ type Node struct {
 	Catalogue  *catalogue.Catalogue
 	provider   *gateway.Gateway
 	recent     *recentCalls
+	tracer     *telemetry.Tracer // nil if nothing is traced
 	Operations *operation.Processor
 	reviewer   *operation.Reviewer
 	Breaker    *operation.Breaker
 	bulk       *bulk.Worker
 	ClockWatch *clockWatch // nil if the store has no clock of its own
 	AuditWatch *auditWatch // nil if audit.every is 0
+	marker     *marker     // nil if no mark is kept
+	keyring    *keyring
 
-	certificate *certificate
+	certificate tlsCertificate
 	Site        *web.Site
 	public      *httpapi.Server
 	internal    *httpapi.Internal
@@ -119,32 +125,58 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 			_ = security.Close()
 		}
 	}()
-	recent := &recentCalls{now: now}
-	provider, err := OpenProvider(config, func(o gateway.Observation) {
-		metrics.ProviderCalled(o.What, string(o.Cause))
-		recent.add(o)
-	})
+	name := nodeName()
+	tracer, err := openTracer(config, name, metrics, log)
 	if err != nil {
 		return nil, err
 	}
-	store, err := OpenStore(ctx, config, StoreOptions{observe: &batches{metrics}, Security: security})
+	defer func() {
+		if !opened {
+			closeTracer(tracer)
+		}
+	}()
+	recent := &recentCalls{now: now}
+	expectProviderCalls(metrics)
+	provider, err := openProvider(config, gateway.Config{Trace: traceCalls(tracer), Observe: func(o gateway.Observation) {
+		metrics.ProviderCalled(o.What, string(o.Cause), o.Took)
+		if slices.Contains(gateway.Orders, o.What) {
+			metrics.ProviderOrdered(o.What, o.Outcome.String())
+		}
+		recent.add(o)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	store, err := OpenStore(ctx, config, StoreOptions{metrics: metrics, Security: security, Progress: func(text string) {
+		log.Info("upgrade of the store", "progress", text)
+	}})
 	if err != nil {
 		return nil, err
 	}
 	if err := checkAfterDiskFailure(ctx, store, config, log, now); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	metrics.StoreQueue(store.Queued)
-	metrics.ReviewsOverdue(func() (int, error) { return countOverdue(store, now()) })
-	metrics.Maintenance(func() (int, error) { return maintenanceOn(store) })
-	metrics.BulkJobsInterrupted(func() (int, error) { return countInterruptedJobs(store) })
-	metrics.BulkJobsOpen(func() (int, error) { return countOpenJobs(store) })
-	sealed, started, err := UnlockStore(ctx, store, vault, now())
+	registerStoreMetrics(metrics, store, config, now)
+	sealed, started, err := unlockAsNode(ctx, store, vault, name, now())
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	if started && sealed > 0 {
 		log.Warn("staff actions are signed from now on; those before were sealed as they are", "actions", sealed)
+	}
+	marker, err := openMark(ctx, store, config.Store, markReplica(store), log, now)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	metrics.StoreMarkAge(marker.age)
+	if _, replicated := replicaHealth(store); replicated {
+		metrics.Replica(func() (lag time.Duration, last time.Time, failures uint64) {
+			state, _ := replicaHealth(store)
+			if !state.Since.IsZero() {
+				lag = time.Since(state.Since)
+			}
+			return lag, state.LastSuccess, state.Errors
+		})
 	}
 	if err := enterMaintenance(ctx, store, config, log, now); err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -155,8 +187,8 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 	// A SQLite store has one node, so every operation in processing was left by a process
 	// that has ended. On PostgreSQL another node may hold it.
 	if config.Store.Kind == "sqlite" {
-		if err := errors.Join(store.TakeOver(ctx, now()), store.TakeOverBulkJobs(ctx, now())); err != nil {
-			return nil, errors.Join(fmt.Errorf("take over open operations: %w", err), store.Close())
+		if err := errors.Join(store.TakeOver(ctx, now()), store.TakeOverBulkJobs(ctx, now()), store.TakeOverACMEOrders(ctx)); err != nil {
+			return nil, errors.Join(fmt.Errorf("take over what a process that has ended left open: %w", err), store.Close())
 		}
 	}
 	watch := newClockWatch(store, func() time.Time { return now().Add(-config.Clock.Offset) })
@@ -172,23 +204,30 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 		Now: now, Provider: config.Provider.Name, Refresh: config.Catalogue.Refresh, MaxAge: config.Catalogue.MaxAge,
 	})
 	breaker := operation.NewBreaker(provider.Probe)
-	name := nodeName()
-	operations := operation.NewProcessor(store, plans, provider, breaker, operation.Config{
+	clientKeys := operation.ClientKeys(vault.DeriveInOrder(operation.ClientKeyPurpose))
+	operations := operation.NewProcessor(traceOperations(store, tracer), plans, provider, breaker, operation.Config{
 		Now:            now,
 		Node:           name,
 		ProviderName:   config.Provider.Name,
 		Timeout:        config.Provider.Timeout,
 		FirstCheck:     config.Review.FirstCheck,
 		ActivationTerm: config.Rules.ActivationTerm,
-		Fingerprints:   operation.Fingerprints{Keys: vault.Derive("body fingerprint"), Current: vault.PrimaryID()},
+		Fingerprints:   vault.KeysFor(operation.FingerprintPurpose),
+		ClientKeys:     clientKeys,
 	})
+	ring := newKeyring(store, vault, config, environ, name, now, log)
+	vault.OnUnknownKey(ring.rereadSoon)
 	opened = true
+	marker.run()
 	return &Node{
+		keyring:  ring,
 		Security: security,
-		name:     name, started: now(), Config: config, Now: now, log: log, Store: store, Vault: vault, metrics: metrics, ClockWatch: watch,
+		name:     name, started: now(), Config: config, Now: now, log: log, Store: store, Vault: vault, metrics: metrics, ClockWatch: watch, marker: marker,
 		heads:      metrics.Heads(),
-		AuditWatch: newAuditWatch(config, AuditKeys(vault), log, now, metrics),
-		Authorizer: access.NewAuthorizer(store, vault, access.AuthorizerConfig{
+		holds:      metrics.Holds(heldIn),
+		places:     newPlacesWatch(config, metrics, log),
+		AuditWatch: newAuditWatch(config, func() *audit.Keys { return AuditKeys(vault) }, log, now, metrics),
+		Authorizer: access.NewAuthorizer(traceAdmissions(store, tracer), vault, access.AuthorizerConfig{
 			FailedAuthPerMinute: config.Limits.FailedAuthPerMinute, OnThrottled: throttlingTo(security),
 		}),
 		Logins: login.New(store, vault, login.Config{
@@ -201,18 +240,21 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 		Catalogue:  plans,
 		provider:   provider,
 		recent:     recent,
+		tracer:     tracer,
 		Breaker:    breaker,
 		Operations: operations,
-		reviewer: operation.NewReviewer(store, provider, operation.ReviewConfig{
+		reviewer: operation.NewReviewer(traceOperations(store, tracer), provider, operation.ReviewConfig{
 			Now:         now,
 			Node:        name,
 			Timeout:     config.Provider.Timeout,
 			FirstCheck:  config.Review.FirstCheck,
 			MaxInterval: config.Review.MaxInterval,
 			RefundAfter: config.Review.RefundAfter,
+			ClientKeys:  clientKeys,
 			OnError:     func(err error) { log.Warn("follow up operations", "error", err) },
+			Begin:       traceFollowUps(tracer),
 		}),
-		bulk: bulk.NewWorker(store, operations, bulk.WorkerConfig{
+		bulk: bulk.NewWorker(store, traceRows(operations, tracer), bulk.WorkerConfig{
 			Now:     now,
 			Node:    name,
 			Timeout: config.Provider.Timeout,
@@ -226,6 +268,11 @@ func Open(ctx context.Context, config Config, environ []string, log *slog.Logger
 // OpenProvider returns a client of the provider, and does not call it yet: the service
 // must start while the provider is down.
 func OpenProvider(config Config, observe func(gateway.Observation)) (*gateway.Gateway, error) {
+	return openProvider(config, gateway.Config{Observe: observe})
+}
+
+// openProvider adds the settings to a client's hooks.
+func openProvider(config Config, client gateway.Config) (*gateway.Gateway, error) {
 	if config.Provider.URL == "" {
 		return nil, errors.New("provider.url is not set: give the provider's address, such as https://provider.example " +
 			"(`coax simulator` runs one to try)")
@@ -238,42 +285,20 @@ func OpenProvider(config Config, observe func(gateway.Observation)) (*gateway.Ga
 		}
 		token = strings.TrimSpace(string(text))
 	}
-	provider, err := gateway.New(gateway.Config{
-		URL: config.Provider.URL, Timeout: config.Provider.Timeout, CAFile: config.Provider.CA, Token: gateway.Token(token),
-		Observe: observe,
-	})
+	client.URL, client.Timeout, client.CAFile, client.Token = config.Provider.URL, config.Provider.Timeout, config.Provider.CA, gateway.Token(token)
+	provider, err := gateway.New(client)
 	if err != nil {
 		return nil, fmt.Errorf("provider.url or provider.ca: %w", err)
 	}
 	return provider, nil
 }
 
-// nodeName returns a name that no other process on the store has.
-func nodeName() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "node"
-	}
-	// Containers share a process id, and sometimes a host name.
-	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), client.NewNonce()[:8])
-}
-
-// batches records the writer's batches in the metrics.
-type batches struct{ metrics *telemetry.Metrics }
-
-func (b batches) Batch(writes int) func() {
-	watch := telemetry.StartStopwatch()
-	return func() { b.metrics.BatchCommitted(writes, watch.Elapsed()) }
-}
-
 // Listen opens the listeners and serves on them in the background.
 func (n *Node) Listen() error {
 	var err error
-	if n.certificate, err = loadCertificate(n.Config.Server.TLSCert, n.Config.Server.TLSKey); err != nil {
+	if err = n.openCertificate(context.Background()); err != nil {
 		return err
 	}
-	n.metrics.CertificateExpires(n.certificate.expires)
-	n.reportExpiry(time.Now()) // Open has logged the key's mode
 	if err := n.Catalogue.EnsureCompared(context.Background()); err != nil {
 		n.log.Warn("verify prices with the provider", "error", err)
 	}
@@ -288,6 +313,7 @@ func (n *Node) Listen() error {
 		Log:          n.log,
 		Metrics:      n.metrics,
 		Requests:     n.Requests,
+		Tracer:       n.tracer,
 	})
 	if n.Site, err = n.pages(); err != nil {
 		return err
@@ -296,6 +322,7 @@ func (n *Node) Listen() error {
 		Handler:        api,
 		Pages:          n.Site,
 		GetCertificate: n.certificate.get,
+		ACME:           len(n.Config.Server.ACMEDomains) > 0,
 		Proxies:        n.Config.Server.TrustedProxies,
 		Log:            n.log,
 		Metrics:        n.metrics,
@@ -311,6 +338,7 @@ func (n *Node) Listen() error {
 		profiles = httpapi.Profiles()
 	}
 	n.internal = httpapi.NewInternal(n.ready, n.metrics.Handler(), profiles)
+	n.registerNodeMetrics()
 	n.private = &http.Server{
 		Handler: n.internal, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: 60 * time.Second,
@@ -369,12 +397,20 @@ func (n *Node) Serve(ctx context.Context) error {
 	sealing, stopSealing := context.WithCancel(ctx)
 	defer stopSealing()
 	n.background.Go(func() { n.sealLedger(sealing) })
+	removing, stopRemoving := context.WithCancel(ctx)
+	defer stopRemoving()
+	n.background.Go(func() { n.removeOldRows(removing) })
+	n.background.Go(func() { n.numberReceipts(removing) })
 	n.background.Go(func() { n.watchClock(working) })
 	n.background.Go(func() { n.reviewer.Run(working) })
 	renewing, stopRenewing := context.WithCancel(ctx)
 	defer stopRenewing()
 	n.background.Go(func() { n.bulk.Run(renewing) })
 	n.background.Go(func() { n.Breaker.Run(working) })
+	n.background.Go(func() {
+		every(working, measureEvery, func() { measureHolds(working, n.Store, n.Now(), n.holds, n.log) })
+	})
+	n.background.Go(func() { n.places.run(working) })
 	n.background.Go(func() {
 		n.Catalogue.Run(working, func(err error) { n.log.Warn("verify prices with the provider", "error", err) })
 	})
@@ -383,12 +419,20 @@ func (n *Node) Serve(ctx context.Context) error {
 	if n.AuditWatch != nil {
 		n.background.Go(func() { n.AuditWatch.run(auditing) })
 	}
+	n.background.Go(func() { n.watchKeyring(working) })
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
 	daily := time.NewTicker(24 * time.Hour)
 	defer daily.Stop()
-	n.background.Go(func() { n.watchCertificate(working, hangup, daily.C) })
+	polls := time.NewTicker(certificatePoll)
+	defer polls.Stop()
+	n.background.Go(func() { n.watchCertificate(working, hangup, polls.C, daily.C) })
+	ordering, stopOrdering := context.WithCancel(ctx)
+	defer stopOrdering()
+	if ordered, ok := n.certificate.(*orderedCertificate); ok {
+		n.background.Go(func() { ordered.manager.Run(ordering) })
+	}
 	n.log.Info("serving", "addr", n.APIAddr.String(), "internal_addr", n.InternalAddr.String())
 
 	var cause error
@@ -401,7 +445,9 @@ func (n *Node) Serve(ctx context.Context) error {
 
 	n.log.Info("draining")
 	stopAudit()
+	stopOrdering()
 	stopSealing()
+	stopRemoving()
 	stopRenewing() // begins no further row; those under way may end within the grace period
 	n.internal.Drain()
 	grace, cancel := context.WithTimeout(working, n.requestTimeout())
@@ -421,7 +467,10 @@ func (n *Node) Serve(ctx context.Context) error {
 
 // Close closes the store and the logs, whether or not the node ever served.
 func (n *Node) Close() error {
+	closeTracer(n.tracer)
 	n.provider.Close()
+	n.keyring.forget()
+	n.marker.close()
 	return errors.Join(n.Store.Close(), n.Security.Close())
 }
 
@@ -431,17 +480,17 @@ func (n *Node) sweep(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		removed, err := n.Authorizer.Purge(ctx, n.Now())
-		n.metrics.RowsPurged(removed)
+		n.metrics.RowsPurged("nonces", removed)
 		if err != nil && ctx.Err() == nil {
 			n.log.Warn("purge nonces and counters", "error", err)
 		}
 		removed, err = n.Logins.Purge(ctx, n.Now())
-		n.metrics.RowsPurged(removed)
+		n.metrics.RowsPurged("login_sessions", removed)
 		if err != nil && ctx.Err() == nil {
 			n.log.Warn("purge sessions and counters of tries", "error", err)
 		}
 		removed, err = n.Requests.Purge(ctx, n.Now())
-		n.metrics.RowsPurged(removed)
+		n.metrics.RowsPurged("request_log", removed)
 		if err != nil && ctx.Err() == nil {
 			n.log.Warn("purge the request log", "error", err)
 		}

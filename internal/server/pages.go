@@ -8,6 +8,7 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/httpapi"
+	"github.com/coaxhq/coax/internal/receipt"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/console"
@@ -32,15 +33,21 @@ func (n *Node) pages() (*web.Site, error) {
 		Operations: n.Operations,
 		Plans:      n.Catalogue,
 		Passwords:  admin.NewPasswords(n.Store, n.provider, n.Now),
+		Contacts:   admin.NewContacts(n.Store, n.provider, n.Now),
 		Operators:  n.Store,
 		Histories:  n.Store,
 		Bulk:       bulk.NewService(n.Store, n.Operations, n.Now),
 		Requests:   n.Requests,
+		Receipts:   n.Store,
+		Links:      receipt.NewLinks(n.Vault.KeysFor(receipt.LinkPurpose), n.Now),
 		StatusOf:   httpapi.StatusOf,
 		Access:     n.Store,
 		Failures:   n.Authorizer,
+		Payments:   admin.NewPayments(n.Store, n.Config.Payments, n.Now),
 		Store:      n.Store,
 		Now:        n.Now,
+
+		ReversalAge: n.Config.ReversalAge,
 	}
 	staff := console.Config{
 		Operators: n.Store,
@@ -50,14 +57,18 @@ func (n *Node) pages() (*web.Site, error) {
 			ApprovalAbove: n.Config.Approval.Above, Window: n.Config.Approval.Window, PriceChange: n.Config.Approval.PriceChange,
 			NewLoginWait: n.Config.Approval.NewLoginWait,
 		},
-		MaxMonths: n.Config.Plans.MaxMonths,
-		Reports:   reports,
-		Requests:  n.Requests,
-		Provider:  n.Config.Provider.Name,
-		Failures:  n.Authorizer,
-		Node:      n.name,
-		Health:    n.Health,
-		Now:       n.Now,
+		MaxMonths:    n.Config.Plans.MaxMonths,
+		ReversalAge:  n.Config.ReversalAge,
+		ReversalWait: n.Config.Review.RefundAfter,
+
+		Reports:  reports,
+		Requests: n.Requests,
+		Provider: n.Config.Provider.Name,
+		Failures: n.Authorizer,
+		Node:     n.name,
+		Compare:  nodeComparer{n},
+		Health:   n.Health,
+		Now:      n.Now,
 	}
 	return web.New(web.Config{
 		Login:     n.Logins,
@@ -77,5 +88,6 @@ func (n *Node) pages() (*web.Site, error) {
 		Log:         n.log,
 		Metrics:     n.metrics,
 		Security:    n.Security,
+		Tracer:      n.tracer,
 	})
 }

@@ -74,14 +74,18 @@ func auditEntriesTo(security *telemetry.Security) func(context.Context, admin.Au
 var actionEvents = map[string]string{
 	string(admin.OperatorCreate): "operator_created", string(admin.OperatorDelete): "operator_deleted", string(admin.OperatorUndelete): "operator_undeleted",
 	string(admin.WalletTopUp): "wallet_topped_up", string(admin.WalletAdjust): "wallet_adjusted",
-	string(admin.KeyIssue): "key_issued", string(admin.KeyRotate): "key_rotated", string(admin.KeyRevoke): "key_revoked", string(admin.KeyPermit): "key_permissions_changed",
+	admin.PaymentAnnounce: "payment_announced", admin.PaymentWithdraw: "payment_withdrawn", string(admin.PaymentReject): "payment_rejected",
+	string(admin.StatementImport): "bank_statement_uploaded",
+	string(admin.KeyIssue):        "key_issued", string(admin.KeyRotate): "key_rotated", string(admin.KeyRevoke): "key_revoked", string(admin.KeyPermit): "key_permissions_changed",
 	string(admin.WhitelistAdd): "whitelist_added", string(admin.WhitelistRemove): "whitelist_removed",
 	string(admin.ProposalMake): "proposal_made", string(admin.ProposalApprove): "proposal_approved",
 	string(admin.ProposalDecline): "proposal_declined", string(admin.ProposalWithdraw): "proposal_withdrawn",
 	string(admin.LoginCreate): "login_created", string(admin.LoginResetPassword): "password_reset", string(admin.LoginResetTOTP): "second_factor_reset",
 	string(admin.PlanSet): "plan_changed", string(admin.PlanRetire): "plan_retired",
-	string(admin.ReviewSettle): "review_settled", string(admin.CommissionClose): "commission_closed",
+	string(admin.ReviewSettle): "review_settled", string(admin.OperationAdopt): "operation_adopted", string(admin.CommissionClose): "commission_closed",
+	string(admin.OperationReverse): "reversal_requested", admin.OperationReversed: "operation_reversed", string(admin.ReversalSettle): "reversal_settled",
 	string(admin.MaintenanceOn): "maintenance_on", string(admin.MaintenanceOff): "maintenance_off",
+	string(admin.MasterKeyAdd): "master_key_added", string(admin.MasterKeyRotate): "master_key_rotated", string(admin.MasterKeyRetire): "master_key_retired",
 	"password change": "password_changed", "totp set": "second_factor_set_up", "totp remove": "second_factor_removed",
 	"passkey add": "passkey_added", "passkey remove": "passkey_removed", "recovery codes replace": "recovery_codes_replaced",
 }
@@ -89,7 +93,8 @@ var actionEvents = map[string]string{
 // customerEvents are the events of actions whose subject may be a customer, which the
 // security log does not name.
 var customerEvents = map[string]string{
-	string(admin.SubscriberImport): "subscribers_imported", admin.CustomerPasswordReset: "app_password_reset",
+	string(admin.SubscriberImport): "subscribers_imported", string(admin.SubscriberForget): "subscriber_forgotten", admin.CustomerPasswordReset: "app_password_reset",
+	admin.CustomerContactChange: "contact_changed",
 }
 
 // genericActions have the event staff_action, by choice: they move no money and change
@@ -124,6 +129,9 @@ func securityEvents(entry admin.AuditEntry) []telemetry.SecurityEvent {
 	}
 	if name, known := actionEvents[entry.Action]; known {
 		e.Event = name
+		if _, restored := after["restored_at"]; restored {
+			e.Event = "store_restored"
+		}
 		return []telemetry.SecurityEvent{e}
 	}
 	var events []telemetry.SecurityEvent

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coaxhq/coax/internal/provider/gateway"
 	"github.com/coaxhq/coax/internal/subscription"
 	"github.com/coaxhq/coax/internal/telemetry"
 )
@@ -83,6 +84,16 @@ func TestCertificateHealth_KeyMode(t *testing.T) {
 	}
 }
 
+// uncalledProvider is a provider that no test calls.
+func uncalledProvider(t *testing.T) *gateway.Gateway {
+	t.Helper()
+	provider, err := gateway.New(gateway.Config{URL: "http://127.0.0.1:1", Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return provider
+}
+
 func configWithKey(file string) (config Config) {
 	config.Server.TLSKey = file
 	return config
@@ -99,10 +110,10 @@ func TestWatchCertificate_WarnsDailyUntilRenewed(t *testing.T) {
 	}
 	var log bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		n := &Node{Config: configWithKey(old.keyFile), certificate: old, log: telemetry.NewLogger(&log, slog.LevelInfo, "json"), metrics: telemetry.NewMetrics()}
+		n := &Node{provider: uncalledProvider(t), Config: configWithKey(old.keyFile), certificate: old, log: telemetry.NewLogger(&log, slog.LevelInfo, "json"), metrics: telemetry.NewMetrics()}
 		hangup, daily := make(chan os.Signal), make(chan time.Time)
 		ctx, stop := context.WithCancel(t.Context())
-		go n.watchCertificate(ctx, hangup, daily)
+		go n.watchCertificate(ctx, hangup, nil, daily)
 		counts := func(expired, open int) {
 			t.Helper()
 			synctest.Wait()
@@ -121,7 +132,7 @@ func TestWatchCertificate_WarnsDailyUntilRenewed(t *testing.T) {
 		hangup <- os.Interrupt
 		daily <- now.Add(48 * time.Hour)
 		counts(2, 2)
-		if got := n.certificate.expires(); got.Before(now) {
+		if got := n.certificate.leaf().NotAfter; got.Before(now) {
 			t.Errorf("the certificate still expires at %s", got)
 		}
 		stop()

@@ -1,5 +1,6 @@
-// Package sheet writes tables as CSV and XLSX, row by row. It prevents formula injection: a
-// spreadsheet that opens the file reads every text as text.
+// Package sheet writes tables as CSV and XLSX, row by row, and reads uploaded ones. It
+// prevents formula injection: a spreadsheet that opens a written file reads every text as
+// text. What it reads is bounded, unpacked too.
 package sheet
 
 import (

@@ -234,6 +234,8 @@ func (m *model) refuseCustomer(f *flight, s *mSubscriber, plan string, now int64
 		return "SUBSCRIBER_NOT_FOUND"
 	case s.open != "":
 		return "OPERATION_IN_PROGRESS " + s.open
+	case s.Reversing != nil:
+		return "OPERATION_IN_PROGRESS " + *s.Reversing
 	}
 	if twin := m.duplicateOf(s.ID, plan, now); twin != nil {
 		return "DUPLICATE_REQUEST " + twin.ID

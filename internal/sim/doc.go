@@ -2,7 +2,8 @@
 // one real store, with simulated clients, staff and provider, injected faults, and an
 // independent model that checks every commit and response against the contract. One
 // simulated run is called a history. Faults include locked rows of one operator,
-// provider queries that hang, and staff who settle an operation during such a query.
+// provider queries that hang, and staff who settle an operation during such a query. Staff also
+// reverse operations, and settle the reversals that the provider leaves unknown.
 //
 // A seed determines a history completely. Everything that could happen in either
 // order passes a gate, and the seed decides the order; so a failing history fails

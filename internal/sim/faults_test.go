@@ -89,7 +89,7 @@ func (f *faults) drawn(kind string, what ...string) bool {
 // scripted returns what the provider does next with an order, if a scenario sets it.
 func (f *faults) scripted(what, name string) string {
 	left := f.behaviours[name]
-	if what != "order" || len(left) == 0 {
+	if what != "order" && what != "reverse" || len(left) == 0 {
 		return ""
 	}
 	f.behaviours[name] = left[1:]

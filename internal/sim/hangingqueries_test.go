@@ -52,7 +52,7 @@ func (env *environment) settleOthers(run func(until func() bool, limit time.Dura
 	defer env.faults.hangEnded.Store(true)
 	hangs := func(left string) bool {
 		name, _, _ := strings.Cut(left, " ")
-		return env.faults.hangs(name)
+		return !strings.HasPrefix(left, reversalLeft) && env.faults.hangs(name)
 	}
 	if !slices.ContainsFunc(unsettled(), hangs) {
 		return

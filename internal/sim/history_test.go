@@ -142,6 +142,9 @@ func (env *environment) stopFaults() {
 	}
 }
 
+// reversalLeft begins the name of a reversal without an outcome.
+const reversalLeft = "reversal "
+
 func (env *environment) settled() bool { return len(env.unsettled()) == 0 }
 
 func (env *environment) unsettled() []string {
@@ -151,6 +154,11 @@ func (env *environment) unsettled() []string {
 			left = append(left, fmt.Sprintf("%s (%s)", env.nickname(id), op.state))
 		} else if op.state == "success" && op.Addon != nil && *op.AddonStatus != "success" {
 			left = append(left, fmt.Sprintf("%s (add-on %s)", env.nickname(id), *op.AddonStatus))
+		}
+	}
+	for _, reference := range keys(env.model.reversals) {
+		if env.model.reversals[reference].open() {
+			left = append(left, reversalLeft+env.nickname(reference))
 		}
 	}
 	for _, n := range env.nodes {
@@ -188,6 +196,7 @@ func (env *environment) reconcile() {
 			}
 		}
 	}
+	env.checkReversals()
 	env.provider.mu.Lock()
 	defer env.provider.mu.Unlock()
 	for reference, o := range env.provider.orders {
@@ -198,7 +207,7 @@ func (env *environment) reconcile() {
 	for _, o := range m.operators {
 		var charged int64
 		for _, op := range m.operations {
-			if op.Operator == o.ID && op.state == "success" {
+			if op.Operator == o.ID && op.state == "success" && op.Reversed == nil {
 				charged += op.Amount
 			}
 		}

@@ -42,17 +42,18 @@ var watched = map[string]string{
 	"catalogue_comparisons": "verified_at",
 	"provider_components":   "code sellable",
 	"plans":                 "id name price_paise months type main addon retired version",
-	"subscribers":           "id operator_id mobile name expires_at activated_at renewed_at",
+	"subscribers":           "id operator_id mobile name expires_at activated_at renewed_at reversing",
 	"cycles":                "subscriber_id seq operation_id plan_id starts_at ends_at",
 	"operations": "id operator_id idempotency_key kind channel subscriber_id customer_name mobile plan_id plan_name plan_months main addon " +
 		"amount_paise commission_bps wallet_before_paise expiry_previous expiry_planned cycle_starts_at status epoch node " +
-		"addon_status addon_attempt provider_transaction_id reason created_at completed_at",
+		"addon_status addon_attempt provider_transaction_id reason created_at completed_at reversed_at",
 	"operation_events": "operation_id seq from_status to_status epoch node actor reason at",
 	"exceptions":       "operation_id kind",
 	"wallets":          "operator_id balance_paise ledger_paise",
 	"wallet_entries":   "operator_id seq kind amount_paise balance_after operation_id reference actor",
-	"ledger":           "operator_id line kind amount_paise balance_after operation_id description",
+	"ledger":           "operator_id line kind amount_paise balance_after operation_id reversal_of description",
 	"commissions":      "operation_id operator_id amount_paise rate_bps",
+	"reversals":        "reference operation_id operator_id amount_paise commission_paise status by_person voided",
 }
 
 // journalSchema is added to the product's schema in the template store.

@@ -95,7 +95,7 @@ func (m *model) takeSubscriber(l row) {
 		return
 	}
 	if before := m.subscribers[s.ID]; before != nil {
-		before.Expires, before.Mobile = s.Expires, s.Mobile
+		before.Expires, before.Mobile, before.Reversing = s.Expires, s.Mobile, s.Reversing
 		return
 	}
 	for _, other := range m.subscribers {
@@ -130,6 +130,10 @@ func (m *model) takeOperation(l row) {
 	before.Subscriber = o.Subscriber // it moves with an id that is released
 	before.Status, before.Epoch, before.Node, before.AddonStatus, before.AddonAttempt = o.Status, o.Epoch, o.Node, o.AddonStatus, o.AddonAttempt
 	before.ProviderTxn, before.Reason, before.Completed = o.ProviderTxn, o.Reason, o.Completed
+	if before.undone = o.Reversed != nil && before.Reversed == nil; before.Reversed != nil && (o.Reversed == nil || *o.Reversed != *before.Reversed) {
+		m.violate("V1", o.ID, "it was reversed, and is not any more")
+	}
+	before.Reversed = o.Reversed
 }
 
 func (m *model) takeEntry(l row) {
@@ -189,6 +193,7 @@ func (m *model) takeLedger(l row) {
 		Amount      int64   `json:"amount_paise"`
 		After       int64   `json:"balance_after"`
 		Operation   *string `json:"operation_id"`
+		ReversalOf  *string `json:"reversal_of"`
 		Description string  `json:"description"`
 	}
 	l.into(&e)
@@ -201,6 +206,14 @@ func (m *model) takeLedger(l row) {
 	}
 	if e.Line != o.lines || e.After != o.ledger {
 		m.violate("M2", fmt.Sprint("operator ", e.Operator), "ledger line %d leaves %d paise; by its predecessors it is number %d and leaves %d", e.Line, e.After, o.lines, o.ledger)
+	}
+	if e.ReversalOf != nil {
+		op := m.operations[*e.ReversalOf]
+		op.credits++
+		m.touched[op.ID] = true
+		if e.Amount != op.Amount || e.Kind != "credit" || e.Operator != op.Operator || !strings.HasPrefix(e.Description, "Reversal: ") {
+			m.violate("V1", op.ID, "the ledger line of its reversal is a %s of %d paise, %q", e.Kind, e.Amount, e.Description)
+		}
 	}
 	if e.Operation == nil {
 		return

@@ -27,6 +27,7 @@ type model struct {
 	operations  map[string]*mOperation
 	byKey       map[string]*mOperation // operator and key
 	exceptions  map[string]bool        // operation and kind
+	reversals   map[string]*mReversal
 
 	topUps map[string]int64 // operator and reference: what was credited
 
@@ -102,6 +103,8 @@ type mSubscriber struct {
 	Expires  *int64 `json:"expires_at"`
 	cycles   []mCycle
 	open     string // its open operation
+	// Reversing is the operation that is being reversed.
+	Reversing *string `json:"reversing"`
 }
 
 type mCycle struct {
@@ -141,22 +144,27 @@ type mOperation struct {
 	Reason       *string `json:"reason"`
 	Created      int64   `json:"created_at"`
 	Completed    *int64  `json:"completed_at"`
+	Reversed     *int64  `json:"reversed_at"`
 
 	state   string // by its events
 	held    int64  // its owner's epoch, by the last update
 	entries map[string]int64
 	debits  int
-	earned  []int64
-	by      *process // the process that reserved it
-	flight  *flight
-	person  bool // a person settled it
+	credits int // ledger lines that take its charge back
+	// reversals is how many were requested; undone: it was reversed in this commit.
+	reversals int
+	undone    bool
+	earned    []int64
+	by        *process // the process that reserved it
+	flight    *flight
+	person    bool // a person settled it
 }
 
 func newModel(env *environment) *model {
 	return &model{
 		env: env, operators: map[int64]*mOperator{}, credentials: map[int64]*mCredential{}, nonces: map[string]string{},
 		purged: map[string]bool{}, used: map[string]int{}, plans: map[string]*mPlan{}, unsellable: map[string]bool{}, subscribers: map[string]*mSubscriber{},
-		operations: map[string]*mOperation{}, byKey: map[string]*mOperation{}, exceptions: map[string]bool{}, topUps: map[string]int64{}, touched: map[string]bool{}, faulted: map[string]bool{},
+		operations: map[string]*mOperation{}, byKey: map[string]*mOperation{}, exceptions: map[string]bool{}, reversals: map[string]*mReversal{}, topUps: map[string]int64{}, touched: map[string]bool{}, faulted: map[string]bool{},
 		flights: map[*flight]bool{}, requests: map[string][]*flight{}, accepted: map[string]int{}, limits: map[string]int{}, results: map[string]int{},
 	}
 }
@@ -182,7 +190,12 @@ func (m *model) committed(lines []row) {
 		m.take(l)
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.touched)) {
-		m.checkShape(m.operations[id])
+		op := m.operations[id]
+		m.checkShape(op)
+		if op.undone {
+			op.undone = false
+			m.checkReversed(op)
+		}
 	}
 	for _, o := range m.operators {
 		m.checkWallet(o)
@@ -243,7 +256,15 @@ func (m *model) take(l row) {
 		var c mCycle
 		l.into(&c)
 		s := m.subscribers[c.Subscriber]
-		s.cycles = append(s.cycles, c)
+		if l.act != "delete" {
+			s.cycles = append(s.cycles, c)
+		} else if s != nil {
+			s.cycles = slices.DeleteFunc(s.cycles, func(gone mCycle) bool {
+				return gone.Operation != nil && c.Operation != nil && *gone.Operation == *c.Operation
+			})
+		}
+	case "reversals":
+		m.takeReversal(l)
 	case "operations":
 		m.takeOperation(l)
 	case "operation_events":
@@ -273,6 +294,10 @@ func (m *model) take(l row) {
 func (m *model) checkShape(op *mOperation) {
 	reserve, reserved := op.entries["reserve"]
 	refund, refunded := op.entries["refund"]
+	back, reversed := op.entries["reversal"]
+	if reversed != (op.Reversed != nil) || reversed && (back != op.Amount || refunded) || (op.credits == 1) != reversed || op.credits > 1 {
+		m.violate("V1", op.ID, "it is reversed: %v, with %d of %d paise given back and %d ledger lines", op.Reversed != nil, back, op.Amount, op.credits)
+	}
 	ok := reserved && reserve == -op.Amount && op.state == op.Status
 	switch op.Status {
 	case "success":
@@ -288,7 +313,7 @@ func (m *model) checkShape(op *mOperation) {
 	}
 	s := m.subscribers[op.Subscriber]
 	switch {
-	case op.Status == "success" && (s == nil || s.Expires == nil):
+	case op.Status == "success" && op.Reversed == nil && (s == nil || s.Expires == nil):
 		m.violate("S5", op.ID, "it succeeded, and its subscriber %s is not there", op.Subscriber)
 	case op.Status == "failed" && op.Kind == "activate" && s != nil && s.open == "" && s.Expires == nil:
 		m.violate("S5", op.ID, "it failed, and its subscriber %s is still there", op.Subscriber)

@@ -122,11 +122,12 @@ func (n *node) start() error {
 	operations := operation.NewProcessor(gated, prices, client, breaker, operation.Config{
 		Now: n.now, Node: l.name(), ProviderName: providerName, Timeout: timeout, FirstCheck: firstCheck,
 		ActivationTerm: subscription.ThirtyDays,
-		Fingerprints:   operation.Fingerprints{Keys: vault.Derive("body fingerprint"), Current: vault.PrimaryID()},
+		Fingerprints:   vault.KeysFor(operation.FingerprintPurpose),
+		ClientKeys:     operation.ClientKeys(vault.DeriveInOrder(operation.ClientKeyPurpose)),
 	})
 	reviewer := operation.NewReviewer(gated, client, operation.ReviewConfig{
 		Now: n.now, Node: l.name(), Timeout: timeout, FirstCheck: firstCheck, MaxInterval: maxInterval, RefundAfter: refundAfter,
-		OnError: func(error) {},
+		ClientKeys: operation.ClientKeys(vault.DeriveInOrder(operation.ClientKeyPurpose)), OnError: func(error) {},
 	})
 	gate := access.NewAuthorizer(gated, vault, access.AuthorizerConfig{FailedAuthPerMinute: failedAuthLimit})
 	l.api = httpapi.New(httpapi.Config{

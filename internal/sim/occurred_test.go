@@ -24,7 +24,7 @@ func requireOccurred(t *testing.T, happened map[string]int) {
 	for _, list := range []struct {
 		prefix  string
 		weights []weight
-	}{{"disruption: ", disruptions}, {"staff: ", staffActions}, {"provider order: ", behaviours}, {"provider status: ", queryBehaviours}} {
+	}{{"disruption: ", disruptions}, {"staff: ", staffActions}, {"provider order: ", behaviours}, {"provider status: ", queryBehaviours}, {"provider reverse: ", reverseBehaviours}} {
 		for _, one := range list.weights {
 			if one.name != "ok" {
 				wanted = append(wanted, list.prefix+one.name)
@@ -40,6 +40,8 @@ func requireOccurred(t *testing.T, happened map[string]int) {
 		"fault: "+rowsHeld, "a store call waits for held rows and goes on", "a store call gives up on held rows", "an operator is answered while rows of another are held",
 		"review settles an operation while a query about another hangs", "an operation hangs to the end",
 		"staff confirm during a query", "staff reject during a query", "the provider rejects what a person confirmed",
+		"a reversal is requested", "a reversal is reversed by the provider", "a reversal is refused by the provider", "a reversal is reversed by a person", "a reversal is refused by a person",
+		"staff settle a reversal during a call", "exception REVERSAL_CONTRADICTION",
 	)
 	missing := slices.DeleteFunc(wanted, func(what string) bool { return happened[what] > 0 })
 	if len(missing) > 0 {

@@ -22,7 +22,7 @@ type pgJournal struct {
 // of one transaction.
 var tables = []string{
 	"operators", "whitelist", "credentials", "nonces", "rate_counters", "catalogue_comparisons", "provider_components", "plans",
-	"subscribers", "cycles", "operations", "wallets", "wallet_entries", "ledger", "commissions", "operation_events", "exceptions",
+	"subscribers", "cycles", "operations", "wallets", "wallet_entries", "ledger", "commissions", "operation_events", "exceptions", "reversals",
 }
 
 // pgJournalSchema is added to the product's schema in the template database.

@@ -125,7 +125,7 @@ func named(address, name string) string {
 // batches counts large batches of admissions.
 type batches struct{ env *environment }
 
-func (b batches) Batch(writes int) func() {
+func (b batches) Batch(_ string, writes int) func() {
 	if writes >= 3 {
 		b.env.occurred("a batch of three writes or more")
 	}
@@ -198,7 +198,8 @@ func (p *provider) idle() bool {
 func (r *record) unsettled() []string {
 	open, err := r.pgJournal.texts(`
 		SELECT concat(idempotency_key, ' (', status, ', add-on ', coalesce(addon_status, 'none'), ')') FROM operations
-		 WHERE status IN ('processing', 'needs_review') OR status = 'success' AND addon_status NOT IN ('success', 'closed')`)
+		 WHERE status IN ('processing', 'needs_review') OR status = 'success' AND addon_status NOT IN ('success', 'closed')
+		 UNION ALL SELECT concat('` + reversalLeft + `', reference) FROM reversals WHERE next_at IS NOT NULL`)
 	if err != nil {
 		r.env.fail("look at the store: " + err.Error())
 	}

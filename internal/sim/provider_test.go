@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/coaxhq/coax/internal/operation"
 )
 
 // provider simulates the provider. Its own records are compared with what Coax says
@@ -30,6 +33,7 @@ type provider struct {
 	catalogueDown bool
 	withdrawn     map[string]bool
 	orders        map[string]*order
+	undoings      map[string]*undoing // reversals
 	numbers       int
 	outstanding   int // orders that are still to be carried out
 	hanging       int // queries that hang
@@ -53,12 +57,13 @@ type order struct {
 	asks        int
 	unknowable  bool
 	ignoresVoid bool // it was carried out whatever was said about it
+	undone      bool // by a reversal
 }
 
 func newProvider(env *environment) *provider {
 	p := &provider{
 		env: env, incoming: make(chan net.Conn, 64), closed: make(chan struct{}),
-		orders: map[string]*order{}, withdrawn: map[string]bool{},
+		orders: map[string]*order{}, undoings: map[string]*undoing{}, withdrawn: map[string]bool{},
 	}
 	p.server = &http.Server{
 		Handler: p, ErrorLog: log.New(io.Discard, "", 0),
@@ -125,15 +130,29 @@ func (p *provider) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	defer p.late.Done()
 	p.late.Add(1)
 	var o order
+	what := strings.TrimPrefix(r.URL.Path, "/v1/")
 	if r.Method == http.MethodPost {
-		if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
+		var u undoing
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = errors.Join(json.Unmarshal(body, &o), json.Unmarshal(body, &u))
+		}
+		if err != nil {
 			http.Error(rw, "bad", http.StatusBadRequest)
+			return
+		}
+		if operation.IsReversalReference(u.Reference) {
+			p.env.gates.pass("provider "+taskOf(r.Context())+" "+p.env.nickname(u.Reference), what, nil, false)
+			if what == "void" {
+				p.voidReversal(rw, r, u)
+			} else {
+				p.reverse(rw, r, u)
+			}
 			return
 		}
 	} else {
 		o.Reference = r.URL.Query().Get("reference")
 	}
-	what := strings.TrimPrefix(r.URL.Path, "/v1/")
 	p.env.gates.pass("provider "+taskOf(r.Context())+" "+p.env.nickname(o.Reference), what, nil, false)
 	switch what {
 	case "catalogue":

@@ -93,6 +93,9 @@ func (m *model) reserved(op *mOperation) {
 	if s.open != "" {
 		m.violate("S2", op.ID, "its customer %s is busy with %s", op.Subscriber, m.env.nickname(s.open))
 	}
+	if s.Reversing != nil {
+		m.violate("S2", op.ID, "its customer %s is busy with the reversal of %s", op.Subscriber, m.env.nickname(*s.Reversing))
+	}
 	s.open = op.ID
 	now := op.Created
 	if op.Kind == "activate" {
@@ -195,7 +198,7 @@ func (m *model) failed(op *mOperation, actor string) {
 func (m *model) duplicateOf(subscriber, plan string, now int64) *mOperation {
 	var latest *mOperation
 	for _, op := range m.operations {
-		if op.Subscriber == subscriber && op.Plan == plan && op.Kind != "activate" && op.state == "success" && *op.Completed > now-120_000 {
+		if op.Subscriber == subscriber && op.Plan == plan && op.Kind != "activate" && op.state == "success" && op.Reversed == nil && *op.Completed > now-120_000 {
 			if latest == nil || *op.Completed > *latest.Completed || *op.Completed == *latest.Completed && op.ID > latest.ID {
 				latest = op
 			}

@@ -202,6 +202,20 @@ var others = []scenario{
 		decide: map[string]string{"the-order status": "confirm"}, run: func(t scenarioRunner) { t.awaitSettled("the-order", first) }},
 	{name: "a person rejects during a status query", money: true, behaviours: map[string][]string{"the-order": {"lost"}},
 		decide: map[string]string{"the-order status": "reject"}, run: func(t scenarioRunner) { t.awaitSettled("the-order", first) }},
+	{name: "a reversal", money: true, run: func(t scenarioRunner) {
+		t.perform("one", "renew", "the-order", first)
+		t.reverse("the-order")
+		t.perform("two", "renew", "the-other", first)
+	}},
+	{name: "a reversal whose answer is lost", behaviours: map[string][]string{"the-order/undo1": {"lost"}}, run: func(t scenarioRunner) {
+		t.perform("one", "renew", "the-order", first)
+		t.reverse("the-order")
+	}},
+	{name: "a person settles a reversal during a call", behaviours: map[string][]string{"the-order/undo1": {"reject"}},
+		decide: map[string]string{"the-order/undo1 reverse": "confirm"}, run: func(t scenarioRunner) {
+			t.perform("one", "activate", "the-order", newcomer)
+			t.reverse("the-order")
+		}},
 	{name: "an operation and a look at it", run: func(t scenarioRunner) {
 		t.together(func() { t.perform("one", "renew", "the-order", first) }, func() {
 			for i, kind := range []string{"balance", "subscription", "transaction", "plans"} {

@@ -13,7 +13,7 @@ import (
 // staffActions are the kinds of staff actions, with their weights.
 var staffActions = []weight{
 	{"top up", 30}, {"adjust", 5}, {"price", 14}, {"retire", 3}, {"issue", 5}, {"rotate", 6}, {"revoke", 4}, {"permit", 5}, {"whitelist", 7},
-	{"limit", 4}, {"commission", 4}, {"block", 6}, {"settle", 3}, {"delete", 1},
+	{"limit", 4}, {"commission", 4}, {"block", 6}, {"settle", 3}, {"delete", 1}, {"reverse", 16}, {"settle reversal", 4},
 }
 
 // doStaff is one staff action, directly on the store, like coax admin beside running
@@ -65,6 +65,10 @@ func (a action) doStaff() {
 		a.block(ctx, operator)
 	case "settle":
 		a.settle(ctx)
+	case "reverse":
+		a.reverseOne(ctx)
+	case "settle reversal":
+		a.settleReversal(ctx)
 	case "delete":
 		if a.i > historyLength*3/4 {
 			err = a.closeAccount(ctx, operator)

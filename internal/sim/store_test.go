@@ -129,8 +129,11 @@ func (s store) PurgeAdmissions(ctx context.Context, noncesBefore time.Time, minu
 
 // What the catalogue asks for.
 
-func (s store) SellablePlans(ctx context.Context) ([]subscription.Plan, error) {
-	return reading(s, ctx, "plans", "", func() ([]subscription.Plan, error) { return s.db.SellablePlans(ctx) })
+func (s store) SellablePlans(ctx context.Context, provider string) (plans []subscription.Plan, verified time.Time, err error) {
+	if err := s.reads(ctx, "plans", ""); err != nil {
+		return nil, time.Time{}, err
+	}
+	return s.db.SellablePlans(ctx, provider)
 }
 
 func (s store) RecordComparison(ctx context.Context, c catalogue.Comparison) error {
@@ -157,6 +160,15 @@ func (s store) Wallet(ctx context.Context, operatorID int64) (subscription.Walle
 func (s store) OperationByKey(ctx context.Context, operatorID int64, key string) (operation.Operation, bool, error) {
 	f, err := reading(s, ctx, "key", "", find(func() (operation.Operation, bool, error) { return s.db.OperationByKey(ctx, operatorID, key) }))
 	return f.value, f.found, err
+}
+
+func (s store) AdoptedByKey(ctx context.Context, operatorID int64, adopted []string) (operation.Operation, bool, error) {
+	f, err := reading(s, ctx, "adopted key", "", find(func() (operation.Operation, bool, error) { return s.db.AdoptedByKey(ctx, operatorID, adopted) }))
+	return f.value, f.found, err
+}
+
+func (s store) ClaimAdopted(ctx context.Context, claim operation.KeyClaim) (operation.Operation, error) {
+	return writing(s, ctx, "claim key", claim.OperationID, func() (operation.Operation, error) { return s.db.ClaimAdopted(ctx, claim) })
 }
 
 func (s store) Snapshot(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
@@ -226,4 +238,17 @@ func (s store) ClaimLateChecks(ctx context.Context, c operation.Claim) ([]operat
 
 func (s store) CloseLateCheck(ctx context.Context, c operation.LateCheck) error {
 	return s.writes(ctx, "close late check", c.OperationID, func() error { return s.db.CloseLateCheck(ctx, c) })
+}
+
+func (s store) ClaimReversals(ctx context.Context, c operation.Claim) ([]operation.Operation, error) {
+	return writing(s, ctx, "claim reversals", "", func() ([]operation.Operation, error) { return s.db.ClaimReversals(ctx, c) })
+}
+
+func (s store) PendingReversal(ctx context.Context, id string) (operation.Reversal, bool, error) {
+	f, err := reading(s, ctx, "reversal", id, find(func() (operation.Reversal, bool, error) { return s.db.PendingReversal(ctx, id) }))
+	return f.value, f.found, err
+}
+
+func (s store) SettleReversal(ctx context.Context, a operation.ReversalAnswer) error {
+	return s.writes(ctx, "settle reversal", a.OperationID, func() error { return s.db.SettleReversal(ctx, a) })
 }

@@ -77,6 +77,19 @@ func DaysRemaining(expires, now time.Time) int {
 	return int((left + day - 1) / day)
 }
 
+// DaysLeft counts the midnights in India until the expiry, as a calendar does: 0 is today, 1 is tomorrow.
+// It is 0 after the expiry, too.
+func DaysLeft(expires, now time.Time) int {
+	return max(0, int(midnight(expires).Sub(midnight(now))/day))
+}
+
+// LastWithin is the last moment, in whole milliseconds, of the days that are within a number of days
+// from now: of an expiry until then, DaysLeft is at most that number. Every card, list and sum of those
+// who expire within some days counts until this moment.
+func LastWithin(days int, now time.Time) time.Time {
+	return midnight(now).Add(time.Duration(days+1)*day - time.Millisecond)
+}
+
 // midnight is the start of the Indian day that t falls on.
 func midnight(t time.Time) time.Time {
 	y, m, d := t.In(IST).Date()

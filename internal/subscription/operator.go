@@ -57,6 +57,8 @@ type Operator struct {
 	LowBalance    money.Amount
 	// SecondFactorRequired: the operator's people must have a second factor.
 	SecondFactorRequired bool
+	// Address and GSTIN stand on receipts; either may be empty.
+	Address, GSTIN string
 	// Version grows with every change that access checks depend on: status, API access, rate
 	// limit, whitelist.
 	Version   int64

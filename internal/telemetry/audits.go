@@ -1,19 +1,20 @@
 package telemetry
 
 import (
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// AuditMetrics are the results of a node's audits. There are none before the first audit
+// AuditMetrics are the results of a node's audits. Violations are NaN before the first audit
 // has ended: a missing result must not look like a clean one.
 type AuditMetrics struct {
 	invariants []string
 
 	runs        *prometheus.CounterVec
 	violations  *prometheus.GaugeVec
-	lastSuccess *prometheus.GaugeVec
+	lastSuccess prometheus.Gauge
 	seconds     prometheus.Histogram
 }
 
@@ -31,12 +32,12 @@ func (m *Metrics) Audits(invariants []string) *AuditMetrics {
 		}, []string{"result"}),
 		violations: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coax_audit_violations",
-			Help: "Violations that the last whole audit found, by invariant.",
+			Help: "Violations that the last whole audit found, by invariant; NaN before the first one.",
 		}, []string{"invariant"}),
-		lastSuccess: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		lastSuccess: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coax_audit_last_success_timestamp_seconds",
-			Help: "When the last audit ended that read all of the books, with or without violations.",
-		}, nil),
+			Help: "When the last audit ended that read all of the books, with or without violations; 0 if none has.",
+		}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "coax_audit_duration_seconds",
 			Help:    "Time an audit took.",
@@ -46,6 +47,9 @@ func (m *Metrics) Audits(invariants []string) *AuditMetrics {
 	m.registry.MustRegister(a.runs, a.violations, a.lastSuccess, a.seconds)
 	for _, result := range []string{"clean", "violated", "failed"} {
 		a.runs.WithLabelValues(result) // at zero, so that the first one is an increase
+	}
+	for _, invariant := range invariants {
+		a.violations.WithLabelValues(invariant).Set(math.NaN())
 	}
 	return a
 }
@@ -61,7 +65,7 @@ func (a *AuditMetrics) Audited(found map[string]int, at time.Time, took time.Dur
 		}
 	}
 	a.runs.WithLabelValues(result).Inc()
-	a.lastSuccess.WithLabelValues().Set(float64(at.UnixMilli()) / 1000)
+	a.lastSuccess.Set(float64(at.UnixMilli()) / 1000)
 	a.seconds.Observe(took.Seconds())
 }
 

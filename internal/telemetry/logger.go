@@ -1,4 +1,4 @@
-// Package telemetry has the logs, metrics and request ids of the service. Everything
+// Package telemetry has the logs, metrics, traces and request ids of the service. Everything
 // that is logged through it is searched for secrets first, which are redacted. It
 // imports no other package of the service.
 package telemetry

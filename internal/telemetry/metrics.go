@@ -27,17 +27,20 @@ type Metrics struct {
 	dropped        *prometheus.CounterVec
 	malformed      prometheus.Counter
 
-	batches      prometheus.Counter
-	writes       prometheus.Counter
-	batchSeconds prometheus.Histogram
-	purged       prometheus.Counter
+	batches      *prometheus.CounterVec
+	writes       *prometheus.CounterVec
+	batchWrites  *prometheus.HistogramVec
+	batchSeconds *prometheus.HistogramVec
+	purged       *prometheus.CounterVec
 	notLogged    prometheus.Counter
 
 	securityEvents     *prometheus.CounterVec
 	securityNotWritten prometheus.Counter
 
-	providerCalls *prometheus.CounterVec
-	bulkRows      *prometheus.CounterVec
+	providerCalls   *prometheus.CounterVec
+	providerSeconds *prometheus.HistogramVec
+	providerOrders  *prometheus.CounterVec
+	bulkRows        *prometheus.CounterVec
 
 	// responses caches the series of each endpoint and code: looking labels up costs
 	// more than counting. The map is replaced when one is added.
@@ -57,6 +60,10 @@ type responseSeries struct {
 var (
 	requestBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 	batchBuckets   = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5}
+	// A batch has 256 writes at most.
+	writesBuckets = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256}
+	// provider.timeout is 20 s unless it is set, and 60 s at most.
+	providerBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40, 60}
 )
 
 // NewMetrics returns metrics in a registry of their own, with those of the Go
@@ -70,9 +77,9 @@ func NewMetrics() *Metrics {
 		}, []string{"endpoint", "code"}),
 		requestSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "coax_http_request_seconds",
-			Help:    "Time from a request's headers to its response.",
+			Help:    "Time from a request's headers to its response, by endpoint and code.",
 			Buckets: requestBuckets,
-		}, []string{"endpoint"}),
+		}, []string{"endpoint", "code"}),
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coax_http_connections",
 			Help: "Open connections.",
@@ -89,31 +96,45 @@ func NewMetrics() *Metrics {
 			Name: "coax_http_malformed_requests_total",
 			Help: "Messages refused because they could not be parsed as an HTTP request.",
 		}),
-		batches: prometheus.NewCounter(prometheus.CounterOpts{
+		batches: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coax_store_batches_total",
-			Help: "Transactions committed by the store's batchers.",
-		}),
-		writes: prometheus.NewCounter(prometheus.CounterOpts{
+			Help: "Transactions of the store's batchers, by batcher: SQLite has one, write; PostgreSQL has admission, reservation and settlement.",
+		}, []string{"batcher"}),
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coax_store_writes_total",
 			Help: "Writes in those transactions.",
-		}),
-		batchSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+		}, []string{"batcher"}),
+		batchWrites: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "coax_store_batch_writes",
+			Help:    "How many writes shared a transaction.",
+			Buckets: writesBuckets,
+		}, []string{"batcher"}),
+		batchSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "coax_store_batch_seconds",
 			Help:    "Time from the start of a transaction to its durable commit.",
 			Buckets: batchBuckets,
-		}),
+		}, []string{"batcher"}),
 		providerCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coax_provider_calls_total",
 			Help: "Calls to the provider, by kind of call and cause of the outcome; certificate and contract_violation deserve an alarm.",
 		}, []string{"what", "cause"}),
+		providerSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "coax_provider_call_seconds",
+			Help:    "Time of a call to the provider, answered or not, by kind of call.",
+			Buckets: providerBuckets,
+		}, []string{"what"}),
+		providerOrders: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coax_provider_orders_total",
+			Help: "Orders sent to the provider, by kind of order and outcome: confirmed, rejected or unknown.",
+		}, []string{"what", "outcome"}),
 		bulkRows: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coax_bulk_rows_total",
 			Help: "Rows of bulk renewals that this node has run, by outcome; a row that leaves review counts again.",
 		}, []string{"outcome"}),
-		purged: prometheus.NewCounter(prometheus.CounterOpts{
+		purged: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coax_purged_rows_total",
-			Help: "Expired rows that were deleted: used nonces, rate counters, sessions of the pages, calls in the request log.",
-		}),
+			Help: "Rows that were deleted because they were old, by table; nonces includes rate counters, login_sessions the counters of tries, bulk_jobs their rows.",
+		}, []string{"table"}),
 		notLogged: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "coax_request_log_dropped_total",
 			Help: "Calls that were answered but are missing in the operators' request log, because it could not be written.",
@@ -129,13 +150,12 @@ func NewMetrics() *Metrics {
 	})
 	m.registry.MustRegister(m.securityEvents, m.securityNotWritten)
 	m.responses.Store(&map[responseKind]responseSeries{})
-	for _, outcome := range []string{"done", "refused", "in_review", "cancelled"} {
-		m.bulkRows.WithLabelValues(outcome) // at zero, so that the first one is an increase
-	}
+	m.startAtZero()
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		m.requests, m.requestSeconds, m.connections, m.refused, m.dropped, m.malformed,
-		m.batches, m.writes, m.batchSeconds, m.purged, m.notLogged, m.providerCalls, m.bulkRows,
+		m.batches, m.writes, m.batchWrites, m.batchSeconds, m.purged, m.notLogged,
+		m.providerCalls, m.providerSeconds, m.providerOrders, m.bulkRows,
 	)
 	return m
 }
@@ -158,7 +178,7 @@ func (m *Metrics) RequestAnswered(endpoint, code string, took time.Duration) {
 func (m *Metrics) findSeries(kind responseKind) responseSeries {
 	series := responseSeries{
 		count:   m.requests.WithLabelValues(kind.endpoint, kind.code),
-		seconds: m.requestSeconds.WithLabelValues(kind.endpoint),
+		seconds: m.requestSeconds.WithLabelValues(kind.endpoint, kind.code),
 	}
 	m.responsesMu.Lock()
 	defer m.responsesMu.Unlock()
@@ -189,11 +209,26 @@ func (m *Metrics) ConnectionDropped(reason, state string) {
 	m.dropped.WithLabelValues(reason, state).Inc()
 }
 
-// BatchCommitted counts a transaction of the store and the writes in it.
-func (m *Metrics) BatchCommitted(writes int, took time.Duration) {
-	m.batches.Inc()
-	m.writes.Add(float64(writes))
-	m.batchSeconds.Observe(took.Seconds())
+// Batches are the metrics of one of the store's batchers.
+type Batches struct {
+	batches, writes      prometheus.Counter
+	batchWrites, seconds prometheus.Observer
+}
+
+// Batches returns the metrics of a batcher, which are there from now on.
+func (m *Metrics) Batches(batcher string) *Batches {
+	return &Batches{
+		batches: m.batches.WithLabelValues(batcher), writes: m.writes.WithLabelValues(batcher),
+		batchWrites: m.batchWrites.WithLabelValues(batcher), seconds: m.batchSeconds.WithLabelValues(batcher),
+	}
+}
+
+// Committed counts a transaction of the store and the writes in it.
+func (b *Batches) Committed(writes int, took time.Duration) {
+	b.batches.Inc()
+	b.writes.Add(float64(writes))
+	b.batchWrites.Observe(float64(writes))
+	b.seconds.Observe(took.Seconds())
 }
 
 // StoreQueue reports the number of queued writes; length is called whenever metrics
@@ -214,60 +249,81 @@ func (m *Metrics) CertificateExpires(expires func() time.Time) {
 	}, func() float64 { return float64(expires().Unix()) }))
 }
 
-// ReviewsOverdue reports how many operations have been in review for too long; count
-// is called whenever metrics are collected. If it fails, the metric is NaN, which must
-// not look like zero.
-func (m *Metrics) ReviewsOverdue(count func() (int, error)) {
-	m.counted(prometheus.GaugeOpts{
-		Name: "coax_reviews_overdue",
-		Help: "Operations that have been in review for a day or longer; NaN if they could not be counted.",
-	}, count)
+// CertificateProblem reports whether a newer TLS certificate could not be taken; problem is
+// called whenever metrics are collected.
+func (m *Metrics) CertificateProblem(problem func() bool) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "coax_tls_certificate_problem",
+		Help: "1 while the newest TLS certificate is not in use: its files cannot be read, or the last order failed.",
+	}, func() float64 {
+		if problem() {
+			return 1
+		}
+		return 0
+	}))
 }
 
-// BulkJobsOpen reports how many bulk renewals are not over, in the same way.
-func (m *Metrics) BulkJobsOpen(count func() (int, error)) {
-	m.counted(prometheus.GaugeOpts{
-		Name: "coax_bulk_jobs_open",
-		Help: "Bulk renewals that run, or wait for rows in review; NaN if they could not be counted.",
-	}, count)
-}
-
-// BulkJobsInterrupted reports how many bulk renewals wait for a person, in the same way.
-func (m *Metrics) BulkJobsInterrupted(count func() (int, error)) {
-	m.counted(prometheus.GaugeOpts{
-		Name: "coax_bulk_jobs_interrupted",
-		Help: "Bulk renewals that were interrupted and wait for a person to continue or stop them; NaN if they could not be counted.",
-	}, count)
-}
-
-// Maintenance reports whether maintenance mode is on, in the same way.
-func (m *Metrics) Maintenance(on func() (int, error)) {
-	m.counted(prometheus.GaugeOpts{
-		Name: "coax_maintenance",
-		Help: "1 while maintenance mode is on and no node accepts new operations, else 0; NaN if the store could not be read.",
-	}, on)
-}
-
-func (m *Metrics) counted(opts prometheus.GaugeOpts, count func() (int, error)) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(opts, func() float64 {
-		n, err := count()
+// Gauge registers a value that is read whenever metrics are collected. If it cannot be
+// read, the metric is NaN, which must not look like zero.
+func (m *Metrics) Gauge(name, help string, read func() (float64, error)) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+		value, err := read()
 		if err != nil {
 			return math.NaN()
 		}
-		return float64(n)
+		return value
 	}))
+}
+
+// Replica reports how far the store's replica is behind.
+func (m *Metrics) Replica(read func() (lag time.Duration, last time.Time, failures uint64)) {
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "coax_replica_lag_seconds",
+			Help: "Age of the oldest commit that the replica does not have; 0 if it has all.",
+		}, func() float64 { lag, _, _ := read(); return lag.Seconds() }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "coax_replica_last_success_timestamp_seconds",
+			Help: "When the replica was complete last, in Unix seconds; 0 if never.",
+		}, func() float64 {
+			_, last, _ := read()
+			if last.IsZero() {
+				return 0
+			}
+			return float64(last.UnixMilli()) / 1000
+		}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "coax_replica_errors_total",
+			Help: "Attempts to copy commits to the replica that failed.",
+		}, func() float64 { _, _, failures := read(); return float64(failures) }))
+}
+
+// StoreMarkAge reports how long the mark file has been behind what was written.
+func (m *Metrics) StoreMarkAge(age func() time.Duration) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "coax_store_mark_age_seconds",
+		Help: "How long this node's mark file has been behind what was written to the store; 0 if it is not.",
+	}, func() float64 { return age().Seconds() }))
 }
 
 // BulkRowSettled counts a row of a bulk renewal by its outcome.
 func (m *Metrics) BulkRowSettled(outcome string) { m.bulkRows.WithLabelValues(outcome).Inc() }
 
-// ProviderCalled counts a call to the provider and the cause of its outcome.
-func (m *Metrics) ProviderCalled(what, cause string) {
+// ProviderCalled counts a call to the provider, the cause of its outcome and its duration.
+func (m *Metrics) ProviderCalled(what, cause string, took time.Duration) {
 	m.providerCalls.WithLabelValues(what, cause).Inc()
+	m.providerSeconds.WithLabelValues(what).Observe(took.Seconds())
 }
 
-// RowsPurged counts expired rows that were deleted.
-func (m *Metrics) RowsPurged(rows int) { m.purged.Add(float64(rows)) }
+// ProviderOrdered counts an order to the provider by its outcome.
+func (m *Metrics) ProviderOrdered(what, outcome string) {
+	m.providerOrders.WithLabelValues(what, outcome).Inc()
+}
+
+// RowsPurged counts old rows that were deleted from a table.
+func (m *Metrics) RowsPurged(table string, rows int) {
+	m.purged.WithLabelValues(table).Add(float64(rows))
+}
 
 // RequestsNotLogged counts calls that the request log had to drop.
 func (m *Metrics) RequestsNotLogged(calls int) { m.notLogged.Add(float64(calls)) }

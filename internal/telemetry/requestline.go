@@ -24,6 +24,8 @@ type RequestLine struct {
 	Status    int
 	Took      time.Duration
 	Address   netip.Addr
+	// TraceID is empty without tracing, and then left out.
+	TraceID string
 }
 
 // LogRequest writes a request's line at level info. A logger of NewLogger's that
@@ -75,7 +77,7 @@ func newJSONHandler(w io.Writer, options *slog.HandlerOptions) *jsonHandler {
 }
 
 func (l RequestLine) attrs() []slog.Attr {
-	return []slog.Attr{
+	attrs := []slog.Attr{
 		slog.String("request_id", l.RequestID),
 		slog.Int64("operator", l.Operator),
 		slog.String("key", l.Key),
@@ -86,6 +88,10 @@ func (l RequestLine) attrs() []slog.Attr {
 		slog.Float64("ms", l.milliseconds()),
 		slog.String("ip", l.Address.String()),
 	}
+	if l.TraceID != "" {
+		attrs = append(attrs, slog.String("trace_id", l.TraceID))
+	}
+	return attrs
 }
 
 func (l RequestLine) milliseconds() float64 { return float64(l.Took.Microseconds()) / 1000 }
@@ -117,6 +123,10 @@ func (l RequestLine) appendJSON(b []byte, at time.Time) []byte {
 	} else {
 		b = append(b, l.Address.String()...)
 	}
+	if l.TraceID != "" {
+		b = append(b, `","trace_id":"`...)
+		b = append(b, l.TraceID...)
+	}
 	return append(b, "\"}\n"...)
 }
 
@@ -124,7 +134,7 @@ func (l RequestLine) appendJSON(b []byte, at time.Time) []byte {
 // All of it comes from fixed lists and from ourselves, so it always is; but what
 // ends up in a log is not taken on trust.
 func (l RequestLine) isPlain() bool {
-	return plain(l.RequestID) && plain(l.Method) && plain(l.Path) && plain(l.Code) && plain(l.Address.Zone()) &&
+	return plain(l.RequestID) && plain(l.Method) && plain(l.Path) && plain(l.Code) && plain(l.Address.Zone()) && plain(l.TraceID) &&
 		(isHint(l.Key) || plain(l.Key)) && l.Took >= 0
 }
 

@@ -46,6 +46,7 @@ func TestLogRequest_MatchesSlog(t *testing.T) {
 			RequestID: text.Draw(t, "id"), Operator: rapid.Int64().Draw(t, "operator"), Key: text.Draw(t, "key"),
 			Method: text.Draw(t, "method"), Path: text.Draw(t, "path"), Code: text.Draw(t, "code"),
 			Status: rapid.Int().Draw(t, "status"), Took: time.Duration(rapid.Int64().Draw(t, "took")), Address: address.Draw(t, "address"),
+			TraceID: text.Draw(t, "trace id"),
 		}
 		var want, got bytes.Buffer
 		slog.New(slog.NewJSONHandler(&want, &slog.HandlerOptions{ReplaceAttr: redact})).

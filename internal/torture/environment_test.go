@@ -1,5 +1,3 @@
-//go:build long
-
 package torture
 
 import (
@@ -10,10 +8,12 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/coaxhq/coax/client"
+	"github.com/coaxhq/coax/internal/demo"
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
@@ -42,6 +42,14 @@ type environment struct {
 	record    *record
 	rand      *rand.Rand
 	topUps    int
+	// offset, in nanoseconds, moves the clock of the service, its clients and the provider;
+	// the nodes are then demos on env.provider, because only a demo takes clock.offset. nil:
+	// the nodes are serve.
+	offset *atomic.Int64
+	// slowFor is how long the provider takes for a slow order; zero means the simulator's time.
+	slowFor time.Duration
+	// logins are the demo's logins of its pages.
+	logins demo.Info
 }
 
 // operator is an account with its API key and the sum of its top-ups.
@@ -54,12 +62,27 @@ type operator struct {
 // newEnvironment makes an installation whose nodes are not started yet.
 func newEnvironment(t testing.TB, store string, nodes int, more ...string) *environment {
 	t.Helper()
-	env := &environment{t: t, store: store, folder: t.TempDir(), provider: startProvider(t), rand: rand.New(rand.NewPCG(1, 1))}
-	env.config = filepath.Join(env.folder, "coax.toml")
-	chosen := append([]string{"provider.url=" + env.provider.url}, settings...)
+	env := &environment{t: t, store: store}
 	if store == "postgres" {
 		env.server = pgtest.Start(t)
 		env.database = env.server.NewDatabase(t)
+	}
+	env.build(nodes, more...)
+	return env
+}
+
+// build makes what newEnvironment promises, on env.database or else in a SQLite file.
+func (env *environment) build(nodes int, more ...string) {
+	env.t.Helper()
+	env.folder, env.rand = env.t.TempDir(), rand.New(rand.NewPCG(1, 1))
+	if env.offset == nil && env.slowFor == 0 {
+		env.provider = startProvider(env.t)
+	} else {
+		env.provider = startProviderWithClock(env.t, env.now, env.slowFor)
+	}
+	env.config = filepath.Join(env.folder, "coax.toml")
+	chosen := append([]string{"provider.url=" + env.provider.url}, settings...)
+	if env.store == "postgres" {
 		chosen = append(chosen, "store.url="+env.database)
 	}
 	env.setUp(append(chosen, more...))
@@ -67,7 +90,6 @@ func newEnvironment(t testing.TB, store string, nodes int, more ...string) *envi
 		env.nodes = append(env.nodes, newNode(env, i))
 	}
 	env.record = newRecord(env)
-	return env
 }
 
 // setUp runs coax demo to create the certificate, keys, plans and the first operator;
@@ -78,17 +100,13 @@ func (env *environment) setUp(sets []string) {
 	for _, set := range sets {
 		args = append(args, "--set", set)
 	}
-	demo := launch(env.t, "", args...)
-	demo.untilPrinted(demo.out, "\n")
-	var line struct {
-		LCOID     int64  `json:"lco_id"`
-		APIKey    string `json:"api_key"`
-		APISecret string `json:"api_secret"`
+	first := launch(env.t, "", args...)
+	first.untilPrinted(first.out, "\n")
+	if err := json.Unmarshal([]byte(first.out.String()), &env.logins); err != nil {
+		env.t.Fatalf("the demo's line: %v\n%s", err, first.out)
 	}
-	if err := json.Unmarshal([]byte(demo.out.String()), &line); err != nil {
-		env.t.Fatalf("the demo's line: %v\n%s", err, demo.out)
-	}
-	demo.terminate()
+	first.terminate()
+	line := env.logins
 	env.operators = []*operator{{id: line.LCOID, key: line.APIKey, secret: line.APISecret, paidIn: 10_000_00}}
 	env.admin("lco", "set", "--lco", fmt.Sprint(line.LCOID), "--rate-limit", "1000000")
 }
@@ -168,12 +186,21 @@ func (env *environment) apiClient(o *operator, n *node) *client.Client {
 		Key:     o.key, Secret: client.Secret(o.secret),
 		HTTP:          &http.Client{Transport: &recordingTransport{record: env.record, node: n}, Timeout: 20 * time.Second},
 		ReturnPending: true,
+		Now:           env.now,
 		Retry:         client.Retry{Attempts: 1, Pause: 5 * time.Millisecond, MaxPause: 50 * time.Millisecond},
 	})
 	if err != nil {
 		env.t.Fatal(err)
 	}
 	return c
+}
+
+// now is the time of the service's clock.
+func (env *environment) now() time.Time {
+	if env.offset == nil {
+		return time.Now()
+	}
+	return time.Now().Add(time.Duration(env.offset.Load()))
 }
 
 // storeOf returns the store's address for a node, with the node's name, so that its

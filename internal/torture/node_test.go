@@ -1,5 +1,3 @@
-//go:build long
-
 package torture
 
 import (
@@ -14,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // node is a node that runs coax serve, in one process after another.
@@ -71,6 +70,10 @@ func (n *node) launch(failpoint string, sets ...string) {
 	n.env.t.Helper()
 	args := []string{"serve", "--config", n.env.config}
 	sets = append([]string{"server.addr=127.0.0.1:0", "server.internal_addr=127.0.0.1:0"}, sets...)
+	if n.env.offset != nil {
+		args = []string{"demo", "--dir", n.env.folder, "--json"}
+		sets = append(sets, "clock.offset="+time.Duration(n.env.offset.Load()).String(), "provider.url="+n.env.provider.url)
+	}
 	if n.env.store == "postgres" {
 		sets = append(sets, "store.url="+n.env.storeOf(n))
 	}

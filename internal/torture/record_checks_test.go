@@ -133,7 +133,8 @@ func TestRecord_OverlappingAnswersInAnyOrder(t *testing.T) {
 	r.check(o, second)
 }
 
-// Every crash point in the code is used.
+// Every crash point of a node is used. Those of `coax admin masterkey` begin with K, those of reversals
+// with X: tests of their own use them.
 func TestCampaign_UsesEveryCrashPoint(t *testing.T) {
 	called := regexp.MustCompile(`failpoint\.Hit\("([^"]+)"\)`)
 	found := map[string]bool{}
@@ -143,7 +144,9 @@ func TestCampaign_UsesEveryCrashPoint(t *testing.T) {
 		}
 		text, err := os.ReadFile("../" + path)
 		for _, match := range called.FindAllStringSubmatch(string(text), -1) {
-			found[match[1]] = true
+			if !strings.HasPrefix(match[1], "K.") && !strings.HasPrefix(match[1], "X.") {
+				found[match[1]] = true
+			}
 		}
 		return err
 	})

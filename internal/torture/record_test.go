@@ -1,5 +1,3 @@
-//go:build long
-
 package torture
 
 import (
@@ -50,6 +48,8 @@ type order struct {
 	id         string // the transaction, once it is known
 	answers    []answer
 	unanswered int // requests without a whole answer
+	// before are the answers that its client got before the store was put back.
+	before []answer
 	// unknowable: the provider never reports its outcome.
 	unknowable bool
 }
@@ -71,7 +71,7 @@ type answer struct {
 func (o *order) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s %s %s, which the provider is to meet with %s; %d requests without an answer", o.endpoint, o.key, o.mobile, o.plan, o.outcome, o.unanswered)
-	for _, t := range o.answers[max(0, len(o.answers)-12):] {
+	for _, t := range slices.Concat(o.before[max(0, len(o.before)-3):], o.answers[max(0, len(o.answers)-12):]) {
 		fmt.Fprintf(&text, "\n  %d-%d %s %s: %d %s %s replayed=%v %v", t.began, t.ended, t.node, t.method, t.status, t.code, t.state, t.replayed, t.data["transaction_id"])
 	}
 	return text.String()

@@ -1,5 +1,3 @@
-//go:build long
-
 // Package torture runs installations of real processes, over HTTPS and with the public
 // client, and disrupts them: nodes are killed at random and at every crash point,
 // PostgreSQL is killed or its connections cut, and the server is flooded. Clients record
@@ -8,27 +6,38 @@
 package torture
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
-	"github.com/coaxhq/coax/internal/e2e/program"
+	"github.com/coaxhq/coax/internal/e2e"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	program.Remove()
-	os.Exit(code)
+func TestMain(m *testing.M) { e2e.Main(m) }
+
+// number reads a number from the environment.
+func number(t testing.TB, variable string, standard int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return standard
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%q is not a number from 1 on", variable, text)
+	}
+	return n
 }
 
-// Whatever is killed at whatever point: answers stay true, no key is charged twice,
-// every wallet is right to the paisa, and the provider has carried out what succeeded,
-// once. COAX_TEST_STORE names one store; the default is both.
-func TestKilledNodes_LoseNothing(t *testing.T) {
-	stores := []string{"sqlite", "postgres"}
-	if store := os.Getenv("COAX_TEST_STORE"); store != "" {
-		stores = []string{store}
+func sortedCounts(counts map[string]int) string {
+	var words []string
+	for _, name := range slices.SortedFunc(maps.Keys(counts), cmp.Compare[string]) {
+		words = append(words, fmt.Sprintf("%s %d", name, counts[name]))
 	}
-	for _, store := range stores {
-		t.Run(store, func(t *testing.T) { newCampaign(t, store, coverageCycles).run(t) })
-	}
+	return strings.Join(words, ", ")
 }

@@ -96,12 +96,11 @@ func RoleName(role login.Role) string { return roleNames[role] }
 func (s *Site) setLanguage(v *Visit) error {
 	chosen := v.Field("language")
 	if !slices.Contains(languages, chosen) {
-		return problem(http.StatusUnprocessableEntity, look.Text("The pages do not speak that language."))
+		return problem(http.StatusUnprocessableEntity, look.Text("That language is not available."))
 	}
-	if err := s.login.SetLanguage(v.Context(), v.token, chosen); err != nil {
+	if err := s.storeLanguage(v, v.token, chosen); err != nil {
 		return err
 	}
-	setCookie(v.W, languageCookie, chosen, oneYear) // for the next sign-in at this browser
 	v.Session.Person.Language = chosen
 	// The switch is on every page; return to that page.
 	back := s.localPath(v.Field("back"))
@@ -114,7 +113,7 @@ func (s *Site) setLanguage(v *Visit) error {
 func (s *Site) setTheme(v *Visit) error {
 	chosen := v.Field("theme")
 	if !slices.Contains(themes, chosen) {
-		return problem(http.StatusUnprocessableEntity, look.Text("There is no such appearance."))
+		return problem(http.StatusUnprocessableEntity, look.Text("That theme is not available."))
 	}
 	setTheme(v.W, chosen)
 	return v.Redirect("/account/", nil)
@@ -151,7 +150,7 @@ func (s *Site) changePassword(v *Visit) error {
 	page := passwordPage{Username: v.Session.Person.Username, First: v.Session.Stage == login.NeedsPassword, To: s.localPath(v.Field("to"))}
 	form := v.R.PostForm
 	if form.Get("new_password") != form.Get("repeated_password") {
-		page.Problem = v.T(look.Text("The two new passwords are not the same."))
+		page.Problem = v.T(look.Text("The two new passwords do not match."))
 		v.Status = http.StatusUnprocessableEntity
 		return v.Show("password", page)
 	}
@@ -166,5 +165,5 @@ func (s *Site) changePassword(v *Visit) error {
 	if err := s.remember(v, token); err != nil {
 		return err
 	}
-	return v.Redirect("/account/", v.Success(look.Text("Your password is changed, and your other devices are signed out.")))
+	return v.Redirect("/account/", v.Success(look.Text("Password changed. Your other devices were signed out.")))
 }

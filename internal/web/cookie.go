@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/coaxhq/coax/internal/web/look"
@@ -15,15 +16,23 @@ const (
 	sessionCookie  = "__Host-coax"
 	noticeCookie   = "__Host-coax-notice"
 	languageCookie = "__Host-coax-language"
+	// chosenLanguageCookie is the language chosen on the sign-in page, until the sign-in
+	// stores it with the login.
+	chosenLanguageCookie = "__Host-coax-chosen-language"
 	// browserCookie marks the logins that have signed in with this browser before. It
 	// grants no access: see login.RememberBrowser.
 	browserCookie = "__Host-coax-browser"
+	// paperCookie is the paper that receipts were last printed on: it belongs to the printer
+	// beside this browser, not to the person.
+	paperCookie = "__Host-coax-paper"
+	// offerCookie holds what Visit.Offer has offered to this browser.
+	offerCookie = "__Host-coax-offer"
 	// themeCookie is also written by the pages' script, so it has no prefix and is not
 	// HttpOnly: it only says light or dark.
 	themeCookie = "theme"
 )
 
-// oneYear is how long a choice of language or theme lasts.
+// oneYear is how long a choice of language, theme or paper lasts.
 const oneYear = 365 * 24 * 60 * 60
 
 func setCookie(w http.ResponseWriter, name, value string, maxAge int) {
@@ -32,12 +41,34 @@ func setCookie(w http.ResponseWriter, name, value string, maxAge int) {
 	})
 }
 
+// Offer returns the value that was offered to the operator's people in this browser before, if it is
+// still valid, or else a new one, and offers it for a week. It is stable until TakeOffer.
+func (v *Visit) Offer(valid func(string) bool, fresh func() string) string {
+	mark := strconv.FormatInt(v.Operator(), 10) + "-"
+	if before, own := strings.CutPrefix(cookie(v.R, offerCookie), mark); own && valid(before) {
+		return before
+	}
+	const oneWeek = 7 * 24 * 60 * 60
+	value := fresh()
+	setCookie(v.W, offerCookie, mark+value, oneWeek)
+	return value
+}
+
+// TakeOffer ends an offer, because it was used.
+func (v *Visit) TakeOffer() { dropCookie(v.W, offerCookie) }
+
 // setTheme sets the theme cookie, which the pages' script reads too.
 func setTheme(w http.ResponseWriter, theme string) {
 	http.SetCookie(w, &http.Cookie{
 		Name: themeCookie, Value: theme, Path: "/", MaxAge: oneYear, Secure: true, SameSite: http.SameSiteLaxMode,
 	})
 }
+
+// Paper returns the paper that was last printed on in this browser; empty if there was none.
+func (v *Visit) Paper() string { return cookie(v.R, paperCookie) }
+
+// RememberPaper makes this browser bring the paper again.
+func (v *Visit) RememberPaper(paper string) { setCookie(v.W, paperCookie, paper, oneYear) }
 
 func dropCookie(w http.ResponseWriter, name string) { setCookie(w, name, "", -1) }
 

@@ -60,11 +60,7 @@ func (s *Site) proof(v *Visit) (form proofForm, err error) {
 // siteOf returns the site that the visitor's passkeys are bound to: the configured origin,
 // else the request's host.
 func (s *Site) siteOf(v *Visit) (login.Site, bool) {
-	origin := s.origin
-	if origin == "" {
-		origin = "https://" + v.R.Host
-	}
-	return login.SiteOf(origin)
+	return login.SiteOf(v.Origin())
 }
 
 // credentials returns what was entered into a proofForm.
@@ -98,24 +94,24 @@ type provePage struct {
 
 var (
 	totpForm = provePage{
-		Title: look.Text("Set up codes from an app"), Lead: look.Text("Your other devices are signed out when it is done."),
-		Action: "/account/second-factor/offer", Button: look.Text("Go on"), Kind: "primary",
+		Title: look.Text("Set up an authenticator app"), Lead: look.Text("This signs out your other devices."),
+		Action: "/account/second-factor/offer", Button: look.Text("Continue"), Kind: "primary",
 	}
 	removeTOTPForm = provePage{
-		Title: look.Text("Remove codes from an app"), Lead: look.Text("Your other devices are signed out when it is done."),
-		Action: "/account/second-factor/remove", Button: look.Text("Remove it"), Kind: "danger",
+		Title: look.Text("Remove the authenticator app"), Lead: look.Text("This signs out your other devices."),
+		Action: "/account/second-factor/remove", Button: look.Text("Remove"), Kind: "danger",
 	}
 	recoveryForm = provePage{
-		Title: look.Text("Make new recovery codes"), Lead: look.Text("The codes that you have are worth nothing from then on, and your other devices are signed out."),
-		Action: "/account/recovery-codes", Button: look.Text("Make new codes"), Kind: "primary",
+		Title: look.Text("Create new recovery codes"), Lead: look.Text("Your current codes stop working, and your other devices are signed out."),
+		Action: "/account/recovery-codes", Button: look.Text("Create new codes"), Kind: "primary",
 	}
 	passkeyForm = provePage{
-		Title: look.Text("Add a passkey"), Lead: look.Text("A passkey is kept by your telephone, your computer or a security key. Your other devices are signed out when it is added."),
-		Action: "/account/passkeys/new", Button: look.Text("Go on"), Kind: "primary", Named: true,
+		Title: look.Text("Add a passkey"), Lead: look.Text("A passkey is stored on your phone, computer or security key. Adding one signs out your other devices."),
+		Action: "/account/passkeys/new", Button: look.Text("Continue"), Kind: "primary", Named: true,
 	}
 	removePasskeyForm = provePage{
-		Title: look.Text("Remove a passkey"), Lead: look.Text("Your other devices are signed out when it is done."),
-		Button: look.Text("Remove it"), Kind: "danger",
+		Title: look.Text("Remove a passkey"), Lead: look.Text("This signs out your other devices."),
+		Button: look.Text("Remove"), Kind: "danger",
 	}
 )
 
@@ -187,7 +183,7 @@ func (s *Site) showOffer(v *Visit, offer login.TOTPOffer, problem string) (err e
 		Secret: spaced(offer.Secret), Offered: offer.URL, Ticket: offer.Ticket, Problem: problem,
 		First: v.Session.Stage == login.NeedsTOTP, To: s.localPath(v.Field("to")),
 	}
-	if page.Picture, err = drawQR(offer.URL, v.T(look.Text("The code to scan"))); err != nil {
+	if page.Picture, err = DrawQR(offer.URL, v.T(look.Text("QR code"))); err != nil {
 		return err
 	}
 	return v.Show("second-factor", page)
@@ -260,7 +256,7 @@ func (s *Site) removeTOTP(v *Visit) error {
 	if err := v.proceedAs(token, session); err != nil {
 		return err
 	}
-	return v.Redirect("/account/", v.Success(look.Text("Codes from an app are removed, and your other devices are signed out.")))
+	return v.Redirect("/account/", v.Success(look.Text("The authenticator app was removed. Your other devices were signed out.")))
 }
 
 func (s *Site) askForRecoveryCodes(v *Visit) error { return s.ask(v, recoveryForm, "") }
@@ -290,7 +286,7 @@ func (s *Site) askForPasskey(v *Visit) error {
 	page := passkeyForm
 	page.Name = v.FormValue("name", deviceName(v.R.UserAgent()))
 	if v.Session.Stage == login.NeedsTOTP {
-		page.Other, page.OtherText = "/account/second-factor", look.Text("Use codes from an app instead")
+		page.Other, page.OtherText = "/account/second-factor", look.Text("Use an authenticator app instead")
 	}
 	return s.ask(v, page, "")
 }
@@ -340,7 +336,7 @@ func (s *Site) addPasskey(v *Visit) error {
 	if codes != nil {
 		return s.showCodes(v, codes, first)
 	}
-	return v.Redirect("/account/", v.Success(look.Text("The passkey is added, and your other devices are signed out.")))
+	return v.Redirect("/account/", v.Success(look.Text("Passkey added. Your other devices were signed out.")))
 }
 
 // passkeyOf is the passkey of the address, if it is the visitor's.
@@ -390,7 +386,7 @@ func (s *Site) removePasskey(v *Visit) error {
 	if err := v.proceedAs(token, session); err != nil {
 		return err
 	}
-	return v.Redirect("/account/", v.Success(look.Text("The passkey is removed, and your other devices are signed out.")))
+	return v.Redirect("/account/", v.Success(look.Text("Passkey removed. Your other devices were signed out.")))
 }
 
 func (s *Site) takeNotice(v *Visit) error {
@@ -402,13 +398,13 @@ func (s *Site) takeNotice(v *Visit) error {
 
 // factorChanges are how people read what became of their second factors.
 var factorChanges = map[login.FactorChanged]string{
-	login.TOTPSet:              look.Text("Codes from an app were set up on %s."),
-	login.TOTPReplaced:         look.Text("Codes from an app were set up again on %s."),
-	login.TOTPRemoved:          look.Text("Codes from an app were removed on %s."),
+	login.TOTPSet:              look.Text("An authenticator app was set up on %s."),
+	login.TOTPReplaced:         look.Text("The authenticator app was set up again on %s."),
+	login.TOTPRemoved:          look.Text("The authenticator app was removed on %s."),
 	login.PasskeyAdded:         look.Text("The passkey %s was added on %s."),
 	login.PasskeyRemoved:       look.Text("The passkey %s was removed on %s."),
-	login.RecoveryCodesChanged: look.Text("New recovery codes were made on %s."),
-	login.FactorsReset:         look.Text("Your second factor was taken away on %s by %s."),
+	login.RecoveryCodesChanged: look.Text("New recovery codes were created on %s."),
+	login.FactorsReset:         look.Text("Your second factor was removed on %s by %s."),
 }
 
 // changesText is what a session has to tell of its person's second factors.
@@ -420,7 +416,7 @@ func (v *Visit) changesText() (texts []string) {
 		case change.Name != "":
 			texts = append(texts, v.T(form, change.Name, when))
 		case change.By != "":
-			texts = append(texts, v.T(form, when, change.By))
+			texts = append(texts, v.T(form, when, v.Who(change.By)))
 		default:
 			texts = append(texts, v.T(form, when))
 		}

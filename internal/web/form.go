@@ -32,13 +32,13 @@ func (v *Visit) readForm() error {
 	case kind == "" || kind == "application/x-www-form-urlencoded":
 		err = v.R.ParseForm()
 	default:
-		err = problem(http.StatusUnsupportedMediaType, look.Text("This address does not take that kind of form."))
+		err = problem(http.StatusUnsupportedMediaType, look.Text("This page does not accept that kind of form."))
 	}
 	var tooLarge *http.MaxBytesError
 	var told *Problem
 	switch {
 	case errors.As(err, &tooLarge):
-		err = problem(http.StatusRequestEntityTooLarge, look.Text("That is more than this form takes.")).because(err)
+		err = problem(http.StatusRequestEntityTooLarge, look.Text("The form is too large.")).because(err)
 	case err != nil && !errors.As(err, &told):
 		err = problem(http.StatusBadRequest, look.Text("The form could not be read.")).because(err)
 	}

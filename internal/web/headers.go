@@ -9,7 +9,7 @@ import (
 // policy lets a page load only what we serve, and no inline script or style, so that
 // injected text cannot run.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
-	"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+	"connect-src 'self'; manifest-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // AllowRedoc extends the policy of this one response for Redoc, which inserts styles and
 // runs its search in a worker that it makes from a blob. It returns the nonce that the

@@ -12,6 +12,9 @@ var ledgerForms = []struct{ begins, form string }{
 	{"Advance renewal of ", look.Text("Advance renewal of %s")},
 	{"Renewal of ", look.Text("Renewal of %s")},
 	{"Activation of ", look.Text("Activation of %s")},
+	{"Reversal: Advance renewal of ", look.Text("Reversal: advance renewal of %s")},
+	{"Reversal: Renewal of ", look.Text("Reversal: renewal of %s")},
+	{"Reversal: Activation of ", look.Text("Reversal: activation of %s")},
 	{"Top-up ", look.Text("Top-up %s")},
 	{"Adjustment: ", look.Text("Adjustment: %s")},
 }

@@ -13,6 +13,9 @@ type Pager struct {
 	First bool
 }
 
+// PageRows is how many rows a page of a list has.
+const PageRows = 25
+
 const (
 	// trailMark separates the cursors of a trail; no cursor contains it.
 	trailMark = "~"

@@ -15,9 +15,11 @@ import (
 type Problem struct {
 	Status int
 	// Text is in English, and translated when it is shown.
-	Text       string
-	RetryAfter time.Duration
-	cause      error
+	Text string
+	// Next is the URL of a page that helps, and NextText its link in English; may be empty.
+	Next, NextText string
+	RetryAfter     time.Duration
+	cause          error
 }
 
 func (p *Problem) Error() string {
@@ -39,8 +41,8 @@ func (p *Problem) because(err error) *Problem {
 // The site's own problems.
 var (
 	errNoPage    = problem(http.StatusNotFound, look.Text("There is no such page."))
-	errSuspended = problem(http.StatusForbidden, look.Text("This was not done: the operator's account is suspended, so you can look at everything and download it, and change nothing. Your MSO suspended it; ask them to activate it again."))
-	errNotYours  = problem(http.StatusForbidden, look.Text("Your login does not open this page."))
+	errSuspended = problem(http.StatusForbidden, look.Text("Nothing was changed: the operator's account is suspended. You can view and download everything. Ask your MSO to reactivate it."))
+	errNotYours  = problem(http.StatusForbidden, look.Text("You do not have permission to view this page."))
 )
 
 // NotFound is the error for something that does not exist or belongs to another operator:
@@ -61,6 +63,8 @@ type problemPage struct {
 	Text      string
 	RequestID string
 	Home      string
+
+	Next, NextText string
 }
 
 // fail shows the error page. If a response was already begun, it aborts the connection
@@ -69,7 +73,7 @@ func (v *Visit) fail(cause error) error {
 	if v.response.begun() {
 		panic(http.ErrAbortHandler)
 	}
-	shown := &Problem{Status: http.StatusInternalServerError, Text: look.Text("Something went wrong on our side. Nothing you did is to blame; try again in a moment.")}
+	shown := &Problem{Status: http.StatusInternalServerError, Text: look.Text("Something went wrong on our side. Try again in a moment.")}
 	var told *Problem
 	if errors.As(cause, &told) {
 		shown = told
@@ -79,7 +83,7 @@ func (v *Visit) fail(cause error) error {
 	}
 	v.W.Header().Del("Content-Disposition") // it is a page, not the file
 	v.Status = shown.Status
-	data := problemPage{Status: shown.Status, Text: shown.Text, RequestID: v.RequestID, Home: "/"}
+	data := problemPage{Status: shown.Status, Text: shown.Text, RequestID: v.RequestID, Home: "/", Next: shown.Next, NextText: shown.NextText}
 	if v.ByHTMX() {
 		return v.ShowPart("problem", "problem-part", data)
 	}

@@ -11,10 +11,10 @@ import (
 // quiet is the white margin, in modules, that scanners need.
 const quiet = 4
 
-// drawQR draws a text as a QR code, dark on white in either theme because many scanners
+// DrawQR draws a text as a QR code, dark on white in either theme because many scanners
 // accept nothing else. It uses presentation attributes only: the content security policy
 // forbids inline styles.
-func drawQR(text, title string) (template.HTML, error) {
+func DrawQR(text, title string) (template.HTML, error) {
 	code, err := qr.Encode(text, qr.M)
 	if err != nil {
 		return "", fmt.Errorf("draw a QR code: %w", err)

@@ -61,10 +61,12 @@ func (s *Site) record(v *Visit, cause error) {
 		Status:    status,
 		Took:      took,
 		Address:   v.Address,
+		TraceID:   v.span.TraceID(),
 	}
 	if !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost}, line.Method) {
 		line.Method = "-"
 	}
+	v.span.EndRequest(line)
 	var told *Problem
 	if cause == nil || errors.As(cause, &told) {
 		telemetry.LogRequest(s.log, line)

@@ -3,6 +3,7 @@ package web
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -17,6 +18,9 @@ const (
 	Console Area = "console" // the MSO's staff
 	Docs    Area = "docs"    // the API reference and the guide, in English for everyone
 )
+
+// keysPattern is the form of a route's keys.
+var keysPattern = regexp.MustCompile(`^[a-z]( [a-z])?$`)
 
 // home is the first page of an area and the prefix of its paths.
 var home = map[Area]string{Panel: "/panel/", Console: "/console/"}
@@ -48,6 +52,9 @@ type Route struct {
 	Upload int64
 	// Menu and Icon are the page's entry in its area's navigation; none if empty.
 	Menu, Icon string
+	// Keys are what opens the page from the keyboard: one letter, or two with a blank between
+	// them. KeysText says what they do if that is not Menu.
+	Keys, KeysText string
 	// Under is the navigation entry that this page belongs to, if its path does not
 	// show that.
 	Under string
@@ -82,8 +89,12 @@ func newTable(routes []Route) (*table, error) {
 			return nil, fmt.Errorf("route %s %s: %s", r.Method, r.Path, why)
 		}
 		for j := range t.routes[:i] {
-			if other := &t.routes[j]; other.Method == r.Method && overlap(other.Path, r.Path) {
+			other := &t.routes[j]
+			if other.Method == r.Method && overlap(other.Path, r.Path) {
 				return nil, fmt.Errorf("route %s %s: it matches what %s does", r.Method, r.Path, other.Path)
+			}
+			if r.Keys != "" && other.Keys == r.Keys && other.Area == r.Area {
+				return nil, fmt.Errorf("route %s %s: %s has the same keys", r.Method, r.Path, other.Path)
 			}
 		}
 		if strings.Contains(r.Path, "{") {
@@ -125,6 +136,8 @@ func (r *Route) problem() string {
 		return "only a form of the panel can be declared to change nothing"
 	case r.FormOnly && (r.Method != http.MethodGet || r.Area != Panel):
 		return "only a page of the panel can be nothing but a form"
+	case r.Keys != "" && (r.Method != http.MethodGet || strings.Contains(r.Path, "{") || r.Menu == "" && r.KeysText == "" || !keysPattern.MatchString(r.Keys)):
+		return "keys open a page with a fixed address, have a text, and are one letter or two"
 	case r.Menu != "" && (r.Method != http.MethodGet || strings.Contains(r.Path, "{")):
 		return "only a page with a fixed address can stand in the navigation"
 	}

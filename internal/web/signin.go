@@ -82,6 +82,11 @@ func (s *Site) proceed(v *Visit, token string, session login.Session, to string)
 	if err := s.remember(v, token); err != nil {
 		return err
 	}
+	if chosen := cookie(v.R, chosenLanguageCookie); slices.Contains(languages, chosen) && session.Stage != login.NeedsCode {
+		if err := s.storeLanguage(v, token, chosen); err != nil && !errors.Is(err, login.ErrSignedOut) {
+			return err
+		}
+	}
 	if session.Stage != login.Complete {
 		return v.Redirect(withReturn(nextStep(session.Stage), to), nil)
 	}
@@ -186,13 +191,28 @@ func (s *Site) signOut(v *Visit) error {
 	return v.Redirect("/sign-in", v.Success(look.Text("You are signed out.")))
 }
 
-// chooseLanguage sets the language before sign-in; a user's language is stored with the
-// login.
+// chooseLanguage sets the language before sign-in and during it. As soon as the login is
+// proven, the choice is stored with it.
 func (s *Site) chooseLanguage(v *Visit) error {
 	if chosen := v.Field("language"); slices.Contains(languages, chosen) {
-		setCookie(v.W, languageCookie, chosen, oneYear)
+		if v.SignedIn() && v.Session.Stage != login.NeedsCode {
+			if err := s.storeLanguage(v, v.token, chosen); err != nil {
+				return err
+			}
+		} else {
+			setCookie(v.W, languageCookie, chosen, oneYear)
+			setCookie(v.W, chosenLanguageCookie, chosen, 0)
+		}
 	}
 	return v.Redirect(withReturn("/sign-in", s.localPath(v.Field("to"))), nil)
+}
+
+// storeLanguage stores a language with the login of a session, and for the next sign-in at
+// this browser.
+func (s *Site) storeLanguage(v *Visit, token, language string) error {
+	setCookie(v.W, languageCookie, language, oneYear)
+	dropCookie(v.W, chosenLanguageCookie)
+	return s.login.SetLanguage(v.Context(), token, language)
 }
 
 // askToStepUp asks for password and second factor before secrets are shown or money
@@ -255,7 +275,7 @@ func (s *Site) showFilled(v *Visit, to string, filled map[string][]string) error
 	}
 	v.route, v.path, v.filled = route, to, filled
 	// A form may be just a button, which does not show that it still has to be pressed.
-	v.notice = v.Info(look.Text("Thank you. Nothing has been done yet: look at what you wanted to do, and send it again."))
+	v.notice = v.Info(look.Text("Confirmed. Nothing has been done yet: check your form and send it again."))
 	v.R = v.R.Clone(v.Context())
 	v.R.Method, v.R.URL.Path, v.R.URL.RawPath, v.R.URL.RawQuery = http.MethodGet, to, "", ""
 	v.R.PostForm = nil

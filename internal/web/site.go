@@ -60,6 +60,8 @@ type Config struct {
 	Metrics *telemetry.Metrics
 	// Security is the log of refused visits; nil for none.
 	Security *telemetry.Security
+	// Tracer records visits; nil for none.
+	Tracer *telemetry.Tracer
 }
 
 // Site is the handler of every page.
@@ -78,6 +80,7 @@ type Site struct {
 	log         *slog.Logger
 	metrics     *telemetry.Metrics
 	security    *telemetry.Security
+	tracer      *telemetry.Tracer
 }
 
 // ReadPages parses the site's own page templates and those of others. Sites may share
@@ -96,6 +99,7 @@ func New(config Config) (*Site, error) {
 		login: config.Login, now: config.Now, look: config.Pages, static: look.Static(), operators: config.Operators, badges: config.Badges,
 		maintenance: config.Maintenance, origin: config.Origin,
 		proxies: config.Proxies, crossSite: http.NewCrossOriginProtection(), log: config.Log, metrics: config.Metrics, security: config.Security,
+		tracer: config.Tracer,
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -106,6 +110,9 @@ func New(config Config) (*Site, error) {
 	var err error
 	if s.table, err = newTable(slices.Concat(s.signInRoutes(), s.accountRoutes(), s.factorRoutes(), config.Routes)); err != nil {
 		return nil, err
+	}
+	for _, route := range s.table.routes {
+		s.metrics.ExpectResponses(route.Path, "500") // also before the first one: an alert rests on it
 	}
 	return s, nil
 }
@@ -122,7 +129,7 @@ func owned(path string) bool {
 		return true
 	}
 	return slices.ContainsFunc(
-		[]string{"/sign-in/", "/account/", "/panel/", "/console/", "/docs/", "/static/"},
+		[]string{"/sign-in/", "/account/", "/panel/", "/console/", "/docs/", "/static/", "/r/"},
 		func(prefix string) bool { return strings.HasPrefix(path, prefix) })
 }
 
@@ -148,6 +155,11 @@ func (s *Site) begin(w http.ResponseWriter, r *http.Request) *Visit {
 		site: s, method: r.Method, path: r.URL.EscapedPath(), watch: telemetry.StartStopwatch(), response: rec,
 	}
 	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // zero if it cannot be parsed
+	if s.tracer != nil && !strings.HasPrefix(v.path, "/static/") {
+		var ctx context.Context
+		ctx, v.span = s.tracer.Request(r.Context(), r.Header)
+		v.R = r.WithContext(ctx)
+	}
 	defer func() { v.setVisitor() }()
 	v.Address = s.proxies.Caller(peer.Addr().Unmap().WithZone(""), r.Header["X-Forwarded-For"])
 	return v
@@ -176,7 +188,7 @@ func (s *Site) serve(v *Visit) error {
 	case route != nil:
 	case len(allow) > 0:
 		v.W.Header().Set("Allow", strings.Join(allow, ", "))
-		return problem(http.StatusMethodNotAllowed, look.Text("This address does not take that kind of request."))
+		return problem(http.StatusMethodNotAllowed, look.Text("This page does not accept that kind of request."))
 	case slices.Contains([]string{"/panel", "/console", "/account"}, v.path):
 		return v.Redirect(v.path+"/", nil)
 	case v.path == "/docs/":
@@ -191,7 +203,7 @@ func (s *Site) serve(v *Visit) error {
 	// A form on another site, posted here with our visitor's cookie.
 	if err := s.crossSite.Check(v.R); err != nil {
 		v.LogRefused("cross_site_refused", "", "")
-		return problem(http.StatusForbidden, look.Text("This came from another site and was not done.")).because(err)
+		return problem(http.StatusForbidden, look.Text("This request came from another site and was blocked.")).because(err)
 	}
 	if err := s.authorize(v); err != nil || v.response.begun() {
 		return err
@@ -328,7 +340,7 @@ func unescape(segment string) (string, bool) {
 func (s *Site) serveStatic(v *Visit) error {
 	if v.R.Method != http.MethodGet && v.R.Method != http.MethodHead {
 		v.W.Header().Set("Allow", "GET")
-		return problem(http.StatusMethodNotAllowed, look.Text("This address does not take that kind of request."))
+		return problem(http.StatusMethodNotAllowed, look.Text("This page does not accept that kind of request."))
 	}
 	v.W.Header().Del("Cache-Control") // the static handler sets its own
 	s.static.ServeHTTP(v.W, v.R)

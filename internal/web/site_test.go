@@ -59,11 +59,11 @@ func TestSite_UnknownPathOrMethod(t *testing.T) {
 	}{
 		{"GET", "/console/nothing", http.StatusNotFound, "", "There is no such page."},
 		{"GET", "/console/others/7", http.StatusNotFound, "", "There is no such page."},
-		{"POST", "/console/", http.StatusMethodNotAllowed, "GET", "does not take that kind of request"},
-		{"PUT", "/console/pay", http.StatusMethodNotAllowed, "GET, POST", "does not take that kind of request"},
+		{"POST", "/console/", http.StatusMethodNotAllowed, "GET", "does not accept that kind of request"},
+		{"PUT", "/console/pay", http.StatusMethodNotAllowed, "GET, POST", "does not accept that kind of request"},
 		{"POST", "/static/style.css", http.StatusMethodNotAllowed, "GET", ""},
 		{"GET", "/static/style.css", http.StatusNotFound, "", ""},
-		{"GET", "/console/only-administrators", http.StatusForbidden, "", "Your login does not open this page."},
+		{"GET", "/console/only-administrators", http.StatusForbidden, "", "You do not have permission to view this page."},
 		{"GET", "/console", http.StatusSeeOther, "", ""},
 		{"HEAD", "/console/", http.StatusOK, "", ""},
 	} {

@@ -37,10 +37,13 @@ type Visit struct {
 	path         string // as it was sent, without the query
 	token        string
 	watch        telemetry.Stopwatch
+	span         telemetry.Span
 	filled       url.Values
 	notice       *look.Notice // shown instead of the notice that the previous page set
 	singleLayout bool         // use the sign-in layout in any area
+	language     string       // instead of the visitor's; see InLanguage
 	response     *responseRecorder
+	names        map[string]string // of logins, by username; see Who
 }
 
 // Context is the request's context: it is cancelled when the visitor disconnects, so
@@ -124,6 +127,14 @@ func (v *Visit) write(render func(*bytes.Buffer) error) error {
 	return nil
 }
 
+// WithoutNavigation makes the page show nothing of the visitor's own panel or console, as the
+// sign-in does.
+func (v *Visit) WithoutNavigation() { v.singleLayout = true }
+
+// Origin returns the pages' public address, such as https://panel.example.com: the configured
+// one, else the request's host.
+func (v *Visit) Origin() string { return cmp.Or(v.site.origin, "https://"+v.R.Host) }
+
 // Redirect sends the visitor to another page of the site, which shows the notice if it is
 // not nil.
 func (v *Visit) Redirect(other string, notice *look.Notice) error {
@@ -159,11 +170,24 @@ func fileName(name string) string {
 	}, name)
 }
 
-// Language returns the visitor's language.
+// InLanguage shows the page in this language, whoever the visitor is. It does nothing if there is no
+// such language.
+func (v *Visit) InLanguage(language string) {
+	if slices.Contains(languages, language) {
+		v.language = language
+	}
+}
+
+// Language returns the page's language: the visitor's, unless InLanguage set another.
 func (v *Visit) Language() string {
+	if v.language != "" {
+		return v.language
+	}
 	chosen := v.Session.Person.Language
 	if !v.SignedIn() {
 		chosen = cookie(v.R, languageCookie)
+	} else if v.Session.Stage == login.NeedsCode {
+		chosen = cmp.Or(cookie(v.R, chosenLanguageCookie), chosen)
 	}
 	if slices.Contains(languages, chosen) {
 		return chosen
@@ -214,10 +238,11 @@ func (v *Visit) frame() (look.Frame, error) {
 	}
 	if v.singleLayout || !v.SignedIn() || v.Session.Stage != login.Complete {
 		frame.Area = string(Account)
+		frame.Unfinished = v.SignedIn() && v.Session.Stage != login.Complete
 		return frame, nil
 	}
 	person := v.Session.Person
-	frame.Person, frame.Suspended, frame.Allowed = person.Name, v.suspended(), v.May
+	frame.Person, frame.Suspended, frame.Allowed, frame.Named = person.Name, v.suspended(), v.May, v.Who
 	if person.OperatorID != 0 && v.site.operators != nil {
 		operator, err := v.site.operators.Operator(v.Context(), person.OperatorID)
 		if err != nil {
@@ -233,6 +258,13 @@ func (v *Visit) frame() (look.Frame, error) {
 	}
 	frame.Changes = v.changesText()
 	frame.Nav, frame.Here = v.navigation()
+	frame.Shortcuts = v.shortcuts()
+	if search := home[v.area()] + "search"; v.May(http.MethodGet, search) {
+		frame.Search = search
+		if v.path == search {
+			frame.Searched, frame.Here = v.Query("q"), ""
+		}
+	}
 	return frame, nil
 }
 
@@ -248,6 +280,17 @@ func (v *Visit) area() Area {
 		return Console
 	}
 	return Panel
+}
+
+// shortcuts returns the pages of the area that have keys and that the visitor may use.
+func (v *Visit) shortcuts() (list []look.Shortcut) {
+	for i := range v.site.table.routes {
+		r := &v.site.table.routes[i]
+		if r.Keys != "" && r.Area == v.area() && v.May(r.Method, r.Path) {
+			list = append(list, look.Shortcut{Keys: r.Keys, Href: r.Path, Text: cmp.Or(r.KeysText, r.Menu)})
+		}
+	}
+	return list
 }
 
 // navigation returns the entries that the visitor may use, and the one of the current

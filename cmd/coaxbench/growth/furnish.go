@@ -18,7 +18,7 @@ type staffStore interface {
 	admin.Store
 	catalogue.Store
 	integrity.Store
-	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
+	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, primary uint32, now time.Time) error
 	Close() error
 }
 
@@ -30,13 +30,13 @@ func (b *books) furnish(ctx context.Context, store staffStore, masterKey []byte,
 		return nil, err
 	}
 	opening := time.UnixMilli(b.base).Add(-24 * time.Hour).UTC()
-	if err := store.CheckMasterKeys(ctx, vault.CheckValues(), opening); err != nil {
+	if err := store.CheckMasterKeys(ctx, vault.CheckValues(), vault.PrimaryID(), opening); err != nil {
 		return nil, err
 	}
-	if _, _, err := store.UseIntegrityKeys(ctx, integrity.NewKeys(vault.PrimaryID(), vault.Derive), opening); err != nil {
+	if _, _, err := store.UseIntegrityKeys(ctx, integrity.NewKeys(vault.DataKeyID(), vault.Derive), opening); err != nil {
 		return nil, err
 	}
-	b.fingerprintKey = int64(vault.PrimaryID())
+	b.fingerprintKey = int64(vault.DataKeyID())
 	service := admin.NewService(store, vault, "cli:growth", func() time.Time { return opening })
 	if err := makePlans(ctx, store, service, opening); err != nil {
 		return nil, err

@@ -276,7 +276,7 @@ func (b *books) wallets() (statements []string) {
 	for o, id := range b.operatorIDs {
 		left := b.before(b.each())
 		statements = append(statements, fmt.Sprintf(
-			`UPDATE wallets SET balance_paise = %[2]d, ledger_paise = %[2]d, entries = %[3]d, ledger_lines = %[4]d WHERE operator_id = %[1]d`,
+			`UPDATE wallets SET balance_paise = %[2]d, ledger_paise = %[2]d, entries = %[3]d, ledger_lines = %[4]d, receipt_lines = %[4]d, receipts_from = %[4]d WHERE operator_id = %[1]d`,
 			id, left, 1+b.each()+2*b.failures(o, b.each()), 1+b.each()))
 	}
 	return statements

@@ -163,11 +163,13 @@ var (
 	restoring  = []string{`INSERT INTO wallet_entries SELECT * FROM kept_wallet_entries`, `INSERT INTO ledger SELECT * FROM kept_ledger`}
 )
 
-// findable writes what subscribers are found by, as the trigger would have that is
+// findable writes what subscribers are found by, as the triggers would have that are
 // off meanwhile.
 var findable = []string{`
 	INSERT INTO subscriber_terms (operator_id, kind, term, subscriber_id)
-	SELECT s.operator_id, t.kind, t.term, s.id FROM subscribers s, terms_of(s.id, s.mobile, s.name) AS t`}
+	SELECT s.operator_id, t.kind, t.term, s.id FROM subscribers s, terms_of(s) AS t`, `
+	INSERT INTO subscriber_lists (operator_id, list, value, name, subscriber_id)
+	SELECT DISTINCT s.operator_id, 'plan', c.plan_id, lower(s.name COLLATE "C"), s.id FROM cycles c JOIN subscribers s ON s.id = c.subscriber_id`}
 
 func emptying(schema map[string]rule) []string {
 	statements := []string{
@@ -178,7 +180,7 @@ func emptying(schema map[string]rule) []string {
 	for _, table := range keptTables {
 		statements = append(statements, `CREATE TEMP TABLE kept_`+table+` ON COMMIT DROP AS TABLE `+table)
 	}
-	statements = append(statements, `TRUNCATE exceptions, `+strings.Join(filled(), ", "))
+	statements = append(statements, `TRUNCATE exceptions, reversals, contact_changes, contact_states, `+strings.Join(filled(), ", "))
 	for _, rule := range schema {
 		statements = append(statements, rule.drops)
 	}

@@ -2,12 +2,10 @@ package api
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,9 +14,10 @@ import (
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/audit"
+	"github.com/coaxhq/coax/internal/backup"
 	"github.com/coaxhq/coax/internal/e2e"
-	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/server"
+	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 // docsRows returns the rows of the tables below a heading of a page, split into cells,
@@ -59,11 +58,11 @@ func TestDocs_EverySetting(t *testing.T) {
 		want = append(want, fmt.Sprintf("| `%s` | %s | %s |", s.Key, standard, s.Doc))
 	}
 	var got []string
-	for _, row := range docsRows(t, "operating.md", "Every setting") {
+	for _, row := range docsRows(t, "settings.md", "Every setting") {
 		got = append(got, "| "+strings.Join(row, " | ")+" |")
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("the table of docs/operating.md is not that of settings.go; it should be\n%s\nand is\n%s", strings.Join(want, "\n"), strings.Join(got, "\n"))
+		t.Errorf("the table of docs/settings.md is not that of settings.go; it should be\n%s\nand is\n%s", strings.Join(want, "\n"), strings.Join(got, "\n"))
 	}
 }
 
@@ -77,11 +76,11 @@ func TestDocs_StaffPermissions(t *testing.T) {
 		want = append(want, row)
 	}
 	var got []string
-	for _, row := range docsRows(t, "operating.md", "Staff and what they may do") {
+	for _, row := range docsRows(t, "staff.md", "Staff and what they may do") {
 		got = append(got, strings.Join(row, " | "))
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("the table of docs/operating.md is not that of internal/admin; it should be\n%s\nand is\n%s", strings.Join(want, "\n"), strings.Join(got, "\n"))
+		t.Errorf("the table of docs/staff.md is not that of internal/admin; it should be\n%s\nand is\n%s", strings.Join(want, "\n"), strings.Join(got, "\n"))
 	}
 }
 
@@ -92,60 +91,85 @@ func TestDocs_StepUpExceptions(t *testing.T) {
 			want = append(want, "`"+string(action)+"`")
 		}
 	}
-	for _, row := range docsRows(t, "operating.md", "The password again")[1:] {
+	for _, row := range docsRows(t, "staff.md", "The password again")[1:] {
 		got = append(got, row[0])
 		action := admin.Action(strings.Trim(row[0], "`"))
 		if depends := row[2] != ""; depends != (admin.StepUpFor(action) == admin.StepUpIfWidening) {
-			t.Errorf("docs/operating.md says of %s that it needs the password for %q", row[0], row[2])
+			t.Errorf("docs/staff.md says of %s that it needs the password for %q", row[0], row[2])
 		}
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
-		t.Errorf("docs/operating.md lists %v as done without the password; want %v", got, want)
+		t.Errorf("docs/staff.md lists %v as done without the password; want %v", got, want)
 	}
 }
 
+// metricsOf returns the names of the metrics that a page has a value of, and the labels of each.
+func metricsOf(t *testing.T, page string) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	label := regexp.MustCompile(`([a-z_]+)="`)
+	for _, sample := range regexp.MustCompile(`(?m)^(coax_[a-z_]+?)(?:_bucket|_sum|_count)?(?:\{(.*)\})? \S+$`).FindAllStringSubmatch(page, -1) {
+		for _, l := range append(label.FindAllStringSubmatch(sample[2], -1), []string{"", ""}) {
+			if !slices.Contains(found[sample[1]], l[1]) && l[1] != "le" {
+				found[sample[1]] = append(found[sample[1]], l[1])
+			}
+		}
+	}
+	return found
+}
+
+// The table of metrics has what a node shows before its first request, and nothing else, with
+// and without the settings that some metrics take.
 func TestDocs_EveryMetric(t *testing.T) {
-	w := e2e.NewEnv(t, "audit.every=1ms")
-	// Some metrics appear only after the first event.
-	w.Expect("a look-up", e2e.Call{As: w.DemoCaller(), Path: e2e.Balance}, fault.OK)
-	w.WaitUntil("an audit has run", func() bool { return w.Metric(`coax_audit_runs_total{result="clean"}`) > 0 })
-	response, err := http.Get(w.Demo.InternalURL + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := regexp.MustCompile(`coax_[a-z_]+`)
-	shown := map[string]bool{}
-	for _, row := range docsRows(t, "operating.md", "Watching it") {
-		for _, name := range names.FindAllString(row[0], -1) {
-			shown[name] = true
-		}
-	}
-	if len(shown) == 0 {
-		t.Fatal("docs/operating.md has no table of metrics")
-	}
-	for _, found := range regexp.MustCompile(`(?m)^# TYPE (coax_[a-z_]+) `).FindAllSubmatch(text, -1) {
-		if name := string(found[1]); !shown[name] {
-			t.Errorf("docs/operating.md does not have %s", name)
-		}
-	}
-	var source strings.Builder
-	for _, file := range []string{"metrics.go", "audits.go", "head.go"} {
-		text, err := os.ReadFile(filepath.Join("..", "..", "telemetry", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		source.Write(text)
-	}
-	for name := range shown {
-		if !strings.Contains(source.String(), `"`+name+`"`) {
-			t.Errorf("docs/operating.md has %s, which does not exist", name)
-		}
+	for _, tt := range []struct {
+		name string
+		sets []string
+		with []string // what the last column of the table may name
+	}{
+		{"a node with its defaults", nil, nil},
+		{"a node with everything", []string{"audit.every=1h", "backup.folder=" + t.TempDir(), "store.replica=file://" + t.TempDir(), "trace.endpoint=http://127.0.0.1:9"}, []string{"`audit.every`", "`backup.folder`", "`store.replica`", "`trace.endpoint`"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			with := append(tt.with, "")
+			if runtime.GOOS == "linux" {
+				with = append(with, "Linux")
+			}
+			if pgtest.Chosen() {
+				with = append(slices.DeleteFunc(with, func(s string) bool { return s == "`store.replica`" }), "PostgreSQL")
+				tt.sets = slices.DeleteFunc(tt.sets, func(s string) bool { return strings.HasPrefix(s, "store.replica") })
+			}
+			w := e2e.NewEnv(t, tt.sets...)
+			w.WaitUntil("the audit head is exported, which a node begins with", func() bool {
+				_, page := e2e.HTTPGet(t, w.Demo.InternalURL+"/metrics")
+				return strings.Contains(page, "coax_audit_head_info{")
+			})
+			_, page := e2e.HTTPGet(t, w.Demo.InternalURL+"/metrics")
+			shown := metricsOf(t, page)
+			documented := map[string]bool{}
+			for _, row := range docsRows(t, "monitoring.md", "Watching it") {
+				for _, name := range regexp.MustCompile(`coax_[a-z_]+`).FindAllString(row[0], -1) {
+					documented[name] = true
+					labels, present := shown[name]
+					if expected := slices.Contains(with, row[2]); present != expected {
+						t.Errorf("docs/monitoring.md has %s, only with %q; the node shows it: %v", name, row[2], present)
+					}
+					for _, label := range labels {
+						if label != "" && !strings.Contains(row[1], label) {
+							t.Errorf("docs/monitoring.md does not say that %s has the label %s", name, label)
+						}
+					}
+				}
+			}
+			for name := range shown {
+				if !documented[name] {
+					t.Errorf("docs/monitoring.md does not have %s", name)
+				}
+			}
+			if len(documented) < 40 {
+				t.Errorf("docs/monitoring.md has %d metrics: the table was not found", len(documented))
+			}
+		})
 	}
 }
 
@@ -227,30 +251,25 @@ func numbersBehave(t *testing.T, rows [][]string, timeout string) {
 	}
 }
 
-// A backup made under load, as docs/operating.md says, passes the audit, has everything
-// answered before, and can be served.
+// A backup made under load passes the audit, has everything answered before, and can be
+// served.
 func TestBackup_UnderLoadIsCompleteAndServable(t *testing.T) {
-	e2e.OnlySQLite(t, "its file is copied")
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("CI needs python3 to run docs/examples/backup.py: %v", err)
-		}
-		t.Skipf("python3 is not installed, so docs/examples/backup.py cannot be run: %v", err)
-	}
+	e2e.OnlySQLite(t, "it is served from a folder; internal/e2e/cli has both stores")
 	w := e2e.NewEnv(t, "log.level=error")
 	me := w.NewFundedOperator("me", "10000000")
 	l := w.StartActivations(me)
 	restored := t.TempDir()
-	// backup makes a copy and checks that it has everything answered before.
-	backup := func(name string) (before map[string]string) {
+	config := server.Config{Store: server.StoreConfig{Kind: "sqlite", Path: filepath.Join(w.Folder, "data", "coax.db")}}
+	// makeBackup makes a backup and checks that it has everything answered before.
+	makeBackup := func(name string) (before map[string]string) {
 		t.Helper()
 		before = l.Answered()
 		copied := filepath.Join(restored, name)
-		script := filepath.Join("..", "..", "..", "docs", "examples", "backup.py")
-		if out, err := exec.CommandContext(t.Context(), python, script, filepath.Join(w.Folder, "data", "coax.db"), copied).CombinedOutput(); err != nil {
-			t.Fatalf("backup.py: %v\n%s", err, out)
+		made, err := server.BackUp(t.Context(), config, copied+backup.Extension, server.BackupOptions{Progress: func(string, int64, int64) {}})
+		if err != nil {
+			t.Fatal(err)
 		}
+		unpack(t, made.Path, copied)
 		in := map[string]bool{}
 		for _, key := range e2e.QueryRows(t, e2e.OpenReadOnly(t, server.StoreConfig{Kind: "sqlite", Path: copied}), `SELECT idempotency_key FROM operations`) {
 			in[key] = true
@@ -275,12 +294,12 @@ func TestBackup_UnderLoadIsCompleteAndServable(t *testing.T) {
 	var before map[string]string
 	for round := range 3 {
 		l.Await(60)
-		before = backup(fmt.Sprintf("busy-%d.db", round))
+		before = makeBackup(fmt.Sprintf("busy-%d.db", round))
 	}
 	l.Await(50)
 	l.Stop()
 	// Without load too: the last writes are still in SQLite's write-ahead log.
-	backup("quiet.db")
+	makeBackup("quiet.db")
 
 	if err := os.Mkdir(filepath.Join(restored, "data"), 0o700); err != nil {
 		t.Fatal(err)
@@ -303,4 +322,22 @@ func TestBackup_UnderLoadIsCompleteAndServable(t *testing.T) {
 		t.Errorf("the copy sent %d orders to the provider; want none", again.ProviderOrders())
 	}
 	again.CheckAudit()
+}
+
+// unpack writes the SQLite file of a backup.
+func unpack(t *testing.T, from, to string) {
+	t.Helper()
+	file, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	content, err := os.Create(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	if _, err := backup.Read(t.Context(), file, nil, content); err != nil {
+		t.Fatal(err)
+	}
 }

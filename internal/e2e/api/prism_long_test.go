@@ -6,73 +6,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/e2e"
 )
-
-// startPrism starts Prism as a proxy that validates against openapi.yaml, and returns its
-// address.
-func startPrism(t *testing.T, w *e2e.Env) *url.URL {
-	t.Helper()
-	program := os.Getenv("COAX_TEST_PRISM")
-	if program == "" {
-		t.Skip("COAX_TEST_PRISM does not name Prism; make openapi-lint installs it")
-	}
-	document, err := filepath.Abs("../../../contract/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
-	_, port, _ := net.SplitHostPort(address)
-	command := exec.CommandContext(t.Context(), program, "proxy", "--host", "127.0.0.1", "--port", port, "--errors=false", document, w.Demo.BaseURL)
-	command.Env = append(os.Environ(), "NODE_EXTRA_CA_CERTS="+filepath.Join(w.Folder, "ca.pem"))
-	var output strings.Builder
-	command.Stdout, command.Stderr = &output, &output
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = command.Process.Kill()
-		_ = command.Wait()
-		if t.Failed() {
-			t.Logf("Prism printed:\n%s", output.String())
-		}
-	})
-	deadline := time.After(2 * time.Minute)
-	for {
-		if c, err := net.Dial("tcp", address); err == nil {
-			c.Close()
-			return &url.URL{Scheme: "http", Host: address}
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-deadline:
-			t.Fatal("Prism does not listen")
-		}
-	}
-}
 
 // Prism, which reads openapi.yaml with a validator of its own, agrees with the answers of
 // every endpoint: successes and refusals.
 func TestPrism_SeesNoViolation(t *testing.T) {
 	e2e.StoreIndependent(t)
 	w := e2e.NewEnv(t)
-	prism := startPrism(t, w)
+	prism := e2e.StartPrism(t, w.Demo.BaseURL, filepath.Join(w.Folder, "ca.pem"))
 	me := w.NewFundedOperator("Prism", "10000.00")
 	poor := w.NewFundedOperator("Poor", "0")
 	narrow := w.NewOperator("Narrow", access.PermissionsOf(access.CheckBalance))
@@ -102,23 +50,7 @@ func TestPrism_SeesNoViolation(t *testing.T) {
 		if err := json.Unmarshal(body, &answer); err != nil || answer.Code != want {
 			t.Fatalf("%s, %v; want %s", what, err, want)
 		}
-		var violations []struct {
-			Location []string
-			Message  string
-		}
-		if text := response.Header.Get("Sl-Violations"); text != "" {
-			if err := json.Unmarshal([]byte(text), &violations); err != nil {
-				t.Fatalf("%s: Prism says %s", what, text)
-			}
-		}
-		// A request that is refused for its form violates the document; its answer must not.
-		malformed := response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusBadRequest || want == "VALIDATION_ERROR"
-		found += len(violations)
-		for _, v := range violations {
-			if len(v.Location) == 0 || v.Location[0] != "request" || !malformed {
-				t.Errorf("%s\nPrism says about %v: %s", what, v.Location, v.Message)
-			}
-		}
+		found += e2e.CheckViolations(t, response, body)
 		seen++
 		return answer.Data
 	}

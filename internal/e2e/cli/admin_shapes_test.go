@@ -2,6 +2,7 @@ package cli
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/coaxhq/coax/internal/e2e"
@@ -28,10 +29,15 @@ func TestAdminOperators_JSON(t *testing.T) {
 	if set["status"] != `"inactive"` || set["api"] != `"blocked"` || set["rate_limit"] != "90" || set["low_balance"] != "750.50" {
 		t.Errorf("set: %v; want inactive and blocked, and the rest as it was", set)
 	}
-	shown := e2e.CheckShape(t, h.JSON("lco", "show", "--lco", "2"), append(slices.Clone(e2e.OperatorShape), "undelete_until moment?", "wallet_balance amount", "held amount", "whitelist texts")...)
+	shown := e2e.CheckShape(t, h.JSON("lco", "show", "--lco", "2"), append(slices.Clone(e2e.OperatorShape), "undelete_until moment?", "wallet_balance amount", "held amount", "whitelist texts", "address string", "gstin string")...)
 	if shown["wallet_balance"] != "0.00" || shown["whitelist"] != "[]" || shown["status"] != `"inactive"` {
 		t.Errorf("show: %v; want an empty wallet and whitelist", shown)
 	}
+	h.JSON("lco", "set", "--lco", "2", "--address", "12 Lake Road, Kochi", "--gstin", "27AAPFU0939F1ZV")
+	if named := h.JSON("lco", "show", "--lco", "2"); !strings.Contains(named, `"address":"12 Lake Road, Kochi","gstin":"27AAPFU0939F1ZV"`) {
+		t.Errorf("show: %s; want address and GSTIN", named)
+	}
+	h.CheckRefused([]string{"lco", "set", "--lco", "2", "--gstin", "27AAPFU0939F1ZA"}, "its last character does not fit the others")
 	factor := e2e.CheckShape(t, h.JSON("lco", "set", "--lco", "2", "--second-factor", "required"), e2e.OperatorShape...)
 	if set["second_factor_required"] != "false" || factor["second_factor_required"] != "true" {
 		t.Errorf("second factor: %v, then %v; want it required", set, factor)

@@ -20,7 +20,7 @@ func TestServe_WarnsOfCertificateAndKey(t *testing.T) {
 	expired, renewed := now.Add(-48*time.Hour), now.AddDate(0, 6, 0)
 	e2e.WriteCertificate(t, h.Folder, now.AddDate(-1, 0, 0), expired, 0o644)
 	p := e2e.Start(t, append([]string{"serve", "--config", h.Config}, e2e.FreePorts...)...)
-	e2e.CheckMentions(t, "the log", p.Err.String(), `"level":"ERROR","msg":"the TLS certificate has expired`, "tls.pem", "SIGHUP",
+	e2e.CheckMentions(t, "the log", p.Err.String(), `"level":"ERROR","msg":"the TLS certificate has expired`, "tls.pem", "renew it",
 		`"level":"WARN","msg":"every user of this machine can read the TLS key"`, `"mode":"0644"`, "chmod 600 ")
 
 	var internal string

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -55,6 +56,9 @@ var cliBadValues = map[string][][2]string{
 	"server.plain_addr":                  {{"8080", "HOST:PORT"}},
 	"server.internal_addr":               {{"", "HOST:PORT"}, {"localhost", "HOST:PORT"}},
 	"server.trusted_proxies":             {{"10.0.0.0/33", "10.0.0.0/33"}, {"10.1.2.3/8", "10.0.0.0/8"}, {"0.0.0.0/0", "trusts everyone"}, {"192.0.2.1,proxy.example", "proxy.example"}},
+	"server.acme_domains":                {{"*.example.com", "wildcard"}, {"api.example.com,192.0.2.1", "192.0.2.1"}, {"https://api.example.com", "host name"}, {"api.example.com:443", "host name"}, {"-a.example", "host name"}, {"münchen.example", "xn--"}},
+	"server.acme_email":                  {{"ops", "ops@example.com"}, {"Ops <ops@example.com>", "ops@example.com"}},
+	"server.acme_directory":              {{"", "https://"}, {"http://acme.example/directory", "https://"}, {"https://", "https://"}, {"https://user@acme.example/", "https://"}},
 	"server.max_connections":             {{"0", "1 to"}, {"many", "whole number"}, {"1.5", "whole number"}},
 	"server.max_connections_per_network": {{"0", "1 to"}},
 	"server.max_connections_per_address": {{"-1", "1 to"}},
@@ -62,6 +66,9 @@ var cliBadValues = map[string][][2]string{
 	"server.hsts_include_subdomains":     {{"yes", "neither true nor false"}},
 	"store.url": {{"", "sqlite:"}, {"data/coax.db", "sqlite:PATH"}, {"sqlite:", "path"}, {"mysql://db", "sqlite:PATH"},
 		{"postgres://db:port/coax", "port"}, {"postgres://db/coax?sslmode=maybe", "sslmode"}, {"postgres://db/coax?pool_max_conns=many", "pool_max_conns"}},
+	"store.mark_file":               {{"", "empty"}},
+	"store.replica":                 {{"ftp://host/x", "file://"}, {"replica", "file://"}, {"file://", "file://"}, {"s3://", "s3://"}, {"sftp://", "sftp://"}},
+	"store.replica_mode":            {{"", "async"}, {"Sync", "async"}, {"both", "sync"}},
 	"provider.name":                 {{"", "empty"}, {"  ", "empty"}},
 	"provider.url":                  {{"provider.example", "https://"}, {"ftp://provider.example", "https://"}, {"https://", "https://"}, {"http://a b", "https://"}},
 	"provider.timeout":              {{"20", "duration"}, {"soon", "duration"}, {"0s", "outside"}, {"-1s", "outside"}, {"11m", "outside"}},
@@ -78,6 +85,11 @@ var cliBadValues = map[string][][2]string{
 	"panel.staff_totp":              {{"yes", "neither true nor false"}, {"", "neither"}},
 	"panel.origin":                  {{"http://panel.example.com", "https://"}, {"https://192.0.2.1", "https://"}, {"panel.example.com", "https://"}},
 	"request_log.keep":              {{"-1h", "outside"}, {"30d", "duration"}, {"9000h", "outside"}},
+	"retention.provider_calls":      {{"2159h", "at least"}, {"400d", "duration"}, {"-1h", "outside"}},
+	"retention.operation_events":    {{"24h", "90 days"}, {"-1h", "outside"}},
+	"retention.bulk_jobs":           {{"719h", "30 days"}, {"a month", "duration"}},
+	"retention.personal_data":       {{"-1h", "outside"}, {"8y", "duration"}},
+	"reversal.max_age":              {{"0s", "outside"}, {"745h", "outside"}, {"a day", "duration"}},
 	"approval.window":               {{"0s", "outside"}, {"745h", "outside"}, {"a day", "duration"}},
 	"approval.price_change":         {{"-1", "whole number"}, {"101", "whole number"}, {"12.5", "whole number"}},
 	"plans.max_months":              {{"0", "whole number"}, {"121", "whole number"}, {"long", "whole number"}},
@@ -85,10 +97,19 @@ var cliBadValues = map[string][][2]string{
 	"approval.new_login_wait":       {{"-1h", "outside"}, {"1d", "duration"}, {"721h", "outside"}},
 	"audit.every":                   {{"-1s", "outside"}, {"always", "duration"}},
 	"log.level":                     {{"loud", "debug, info, warn, error"}, {"INFO", "info"}},
+	"trace.endpoint":                {{"127.0.0.1:4318", "http://"}, {"grpc://127.0.0.1:4317", "http://"}, {"https://", "http://"}, {"https://me:hunter2@collector.example", "trace.headers_file"}, {"https://collector.example/?key=hunter2", "trace.headers_file"}},
+	"trace.ratio":                   {{"", "from 0 to 1"}, {"1.01", "from 0 to 1"}, {"-0.1", "from 0 to 1"}, {"NaN", "from 0 to 1"}, {"10%", "from 0 to 1"}},
+	"trace.trust_parent":            {{"yes", "neither true nor false"}},
+	"payments.account_name":         {{strings.Repeat("a", 101), "100 characters"}},
+	"payments.account_number":       {{"IN50100", "6 to 18 digits"}, {"12345", "6 to 18 digits"}, {"1234567890123456789", "6 to 18 digits"}},
+	"payments.ifsc":                 {{"HDFC1001234", "HDFC0001234"}, {"hdfc0001234", "capital"}, {"HDFC000123", "HDFC0001234"}},
+	"payments.bank":                 {{strings.Repeat("a", 101), "100 characters"}},
+	"payments.upi_id":               {{"sagar", "sagar@hdfcbank"}, {"sagar@hdfc bank@x", "sagar@hdfcbank"}, {"https://sagar@hdfc", "sagar@hdfcbank"}, {"sagar@hdfc.bank", "sagar@hdfcbank"}},
+	"payments.payee_name":           {{strings.Repeat("a", 101), "100 characters"}},
 }
 
 // cliAnyText are the settings that name a file, and may be anything.
-var cliAnyText = []string{"server.tls_cert", "server.tls_key", "secrets.master_key_file", "provider.ca", "provider.token_file", "log.security_file"}
+var cliAnyText = []string{"server.tls_cert", "server.tls_key", "server.acme_ca_file", "secrets.master_key_file", "provider.ca", "provider.token_file", "backup.folder", "log.security_file", "trace.headers_file"}
 
 func TestConfig_BadValuesFromAnySource(t *testing.T) {
 	t.Parallel()
@@ -105,7 +126,7 @@ func TestConfig_BadValuesFromAnySource(t *testing.T) {
 			value, reason := bad[0], bad[1]
 			// A dotted key is the same as a table with the name in it.
 			file := e2e.WriteFile(t, filepath.Join(folder, "bad.toml"), s.Key+" = "+server.TomlQuote(value)+"\n")
-			e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", file), file+": "+s.Key+": ", reason)
+			e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", file), file+":1: "+s.Key+": ", reason)
 			if i > 0 {
 				continue // one is enough to see that the other ways are read alike
 			}
@@ -122,7 +143,18 @@ func TestConfig_WrongTypes(t *testing.T) {
 		`timeout = 20.5`, `timeout = 2027-03-01`, `timeout = [1, 2]`, `timeout = [["a"]]`, `timeout = true`, `timeout = 20`,
 	} {
 		file := e2e.WriteFile(t, filepath.Join(t.TempDir(), "coax.toml"), "[provider]\n"+line+"\n")
-		e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", file), file+": provider.timeout: ")
+		e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", file), file+":2: provider.timeout: ")
+	}
+}
+
+// A share is a number, with or without quotes.
+func TestConfig_Ratio(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]float64{`0.01`: 0.01, `1`: 1, `0`: 0, `1.0`: 1, `1e-3`: 0.001, `"0.5"`: 0.5} {
+		file := e2e.WriteFile(t, filepath.Join(t.TempDir(), "coax.toml"), "[trace]\nratio = "+text+"\n")
+		if config, err := server.LoadConfig(server.Sources{File: file}); err != nil || config.Trace.Ratio != want {
+			t.Errorf("ratio = %s means %v, %v; want %v", text, config.Trace.Ratio, err, want)
+		}
 	}
 }
 
@@ -130,24 +162,36 @@ func TestConfig_UnknownKeys(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	good := e2e.WriteFile(t, filepath.Join(folder, "good.toml"), "")
-	for _, test := range []struct{ name, toml, key, want string }{
-		{"a letter left out", "[server]\nadr = \"x\"", "server.adr", "server.addr"},
-		{"two letters swapped", "[provider]\ntiemout = \"1s\"", "provider.tiemout", "provider.timeout"},
-		{"the wrong table", "[limits]\nactivation_term = \"30d\"", "limits.activation_term", "rules.activation_term"},
-		{"no table at all", "activation_term = \"30d\"", "activation_term", "rules.activation_term"},
-		{"nothing like any", "[weather]\nforecast = \"rain\"", "weather.forecast", "coax init --help"},
-		{"a table too deep", "[server.addr]\nhost = \"x\"", "server.addr.host", ""},
-		{"a table as a value", "server = 3", "server", ""},
-		{"a list of tables", "[[server]]\naddr = \"127.0.0.1:1\"", "server", ""},
+	for _, test := range []struct {
+		name, toml string
+		line       int
+		key, want  string
+	}{
+		{"a letter left out", "[server]\nadr = \"x\"", 2, "server.adr", "server.addr"},
+		{"two letters swapped", "[provider]\ntiemout = \"1s\"", 2, "provider.tiemout", "provider.timeout"},
+		{"the wrong table", "[limits]\nactivation_term = \"30d\"", 2, "limits.activation_term", "rules.activation_term"},
+		{"no table at all", "activation_term = \"30d\"", 1, "activation_term", "rules.activation_term"},
+		{"nothing like any", "[weather]\nforecast = \"rain\"", 2, "weather.forecast", "coax config explain"},
+		{"the section mistyped", "[providr]\nurl = \"x\"", 2, "providr.url", "is provider.url meant?"},
+		{"section and name mistyped", "[sever]\nadr = \"x\"", 2, "sever.adr", "is server.addr meant?"},
+		{"a name of two sections", "\n[web]\nurl = \"x\"", 3, "web.url", "is store.url or provider.url meant?"},
+		{"a name cut short", "[server]\ntls = \"x\"", 2, "server.tls", "is server.tls_cert or server.tls_key meant?"},
+		{"an inline table", "provider = {\n  url = \"http://127.0.0.1:1\",\n  urls = \"x\" }", 3, "provider.urls", "is provider.url meant?"},
+		{"a dotted key", "# a comment\nserver.Addr = \"x\"", 2, "server.Addr", "is server.addr meant?"},
+		{"a table too deep", "[server.addr]\nhost = \"x\"", 2, "server.addr.host", ""},
+		{"a table as a value", "server = 3", 1, "server", ""},
+		{"a list of tables", "[[server]]\naddr = \"127.0.0.1:1\"", 1, "server", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			file := e2e.WriteFile(t, filepath.Join(t.TempDir(), "coax.toml"), test.toml+"\n")
-			e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", file), file+": "+test.key+": ", "no such key", test.want)
+			e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", file), fmt.Sprintf("%s:%d: %s: ", file, test.line, test.key), "no such key", test.want)
 			e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", good, "--set", test.key+"=1"), "--set "+test.key+": ", "no such key", test.want)
 		})
 	}
-	for _, name := range []string{"COAX_SERVER_ADR", "COAX_LIMITS_FAILED_AUTH", "COAX_STORE_"} {
-		e2e.CheckRefused(t, e2e.RunWithEnv(t, []string{name + "=1"}, "serve", "--config", good), name+": ", "coax init --help")
+	for name, want := range map[string]string{
+		"COAX_SERVER_ADR": "is COAX_SERVER_ADDR meant?", "COAX_LIMITS_FAILED_AUTH": "coax config explain", "COAX_STORE_": "coax config explain",
+	} {
+		e2e.CheckRefused(t, e2e.RunWithEnv(t, []string{name + "=1"}, "serve", "--config", good), name+": ", want)
 	}
 	e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", good, "--set", "server.addr"), "--set server.addr: ", "key=value")
 	e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", good, "--set", "=x"), "--set : ", "no such key")
@@ -273,8 +317,10 @@ func TestConfig_Defaults(t *testing.T) {
 	var want server.Config
 	want.Server.Addr, want.Server.InternalAddr = "127.0.0.1:8443", "127.0.0.1:9443"
 	want.Server.TLSCert, want.Server.TLSKey = "tls.pem", "tls.key"
+	want.Server.ACMEDirectory = "https://acme-v02.api.letsencrypt.org/directory"
 	want.Server.MaxConnections, want.Server.MaxConnectionsPerNetwork, want.Server.MaxConnectionsPerAddress = 4096, 1024, 256
 	want.Store.Kind, want.Store.Path, want.Store.URL = "sqlite", "data/coax.db", "sqlite:data/coax.db"
+	want.Store.MarkFile, want.Store.ReplicaMode = "store.mark", "async"
 	want.Secrets.MasterKeyFile = "master.key"
 	want.Provider.Name, want.Provider.Timeout = "simulator", 20*time.Second
 	want.Review.FirstCheck, want.Review.MaxInterval, want.Review.RefundAfter = 10*time.Second, 10*time.Minute, 2*time.Minute
@@ -286,7 +332,9 @@ func TestConfig_Defaults(t *testing.T) {
 	want.Approval.Above, want.Approval.Window = money.Paise(50_000_00), 24*time.Hour
 	want.Approval.NewLoginWait, want.Approval.PriceChange = 24*time.Hour, 20
 	want.Plans.MaxMonths = 24
+	want.ReversalAge = 72 * time.Hour
 	want.Log.Level = "info"
+	want.Trace.Ratio = 1
 	if !reflect.DeepEqual(config, want) {
 		t.Errorf("with nothing said:\n%+v\nwant\n%+v", config, want)
 	}

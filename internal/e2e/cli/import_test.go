@@ -1,14 +1,20 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/sheet"
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 const cliImportHeader = "lco,subscriber_id,mobile,name,plan_id,expiry\n"
@@ -74,10 +80,19 @@ func TestImport_SpreadsheetFormats(t *testing.T) {
 		"everything in quotes":    `"lco","subscriber_id","mobile","name","plan_id","expiry"` + "\n" + `"1","100001","9800000001","Asha","BASIC-1","2090-01-31"` + "\n",
 		"no line feed at its end": strings.TrimSuffix(cliImportHeader+row, "\n"),
 		"blank lines":             cliImportHeader + "\n\r\n" + row + "\n\n",
+		"semicolons":              strings.ReplaceAll(cliImportHeader+row, ",", ";"),
+		"tabs":                    strings.ReplaceAll(cliImportHeader+row, ",", "\t"),
+		"columns in capitals":     strings.ToUpper(cliImportHeader) + row,
+		"another order":           "expiry,plan,Customer name,Mobile No.,subscriber_id,LCO ID\n2090-01-31,BASIC-1,Asha,+91 98000-00001,100001,1\n",
+		"other columns":           strings.Replace(cliImportHeader, "\n", ",Colour\n", 1) + strings.Replace(row, "\n", ",Sector 5\n", 1),
 		"blanks around a field":   cliImportHeader + "1, 100001,9800000001 ,\tAsha ,BASIC-1, 2090-01-31\n",
 	} {
 		e2e.CheckMentions(t, name, e2e.RequireOK(t, h.Admin("subscriber", "import", e2e.WriteCSV(t, content), "--check")).Out, "rows           1\n", "imported       0\n", "is fine")
 	}
+	extra := e2e.WriteCSV(t, strings.Replace(cliImportHeader, "\n", ",Colour,Remarks\n", 1)+strings.Replace(row, "\n", ",Sector 5,\n", 1))
+	e2e.CheckMentions(t, "other columns", e2e.RequireOK(t, h.Admin("subscriber", "import", extra, "--check")).Out, "Columns that are not used: Colour, Remarks.")
+	e2e.CheckMentions(t, "other columns", h.JSON("subscriber", "import", extra, "--check"), `"ignored_columns":["Colour","Remarks"]`)
+	e2e.CheckMentions(t, "a workbook", e2e.RequireOK(t, h.Admin("subscriber", "import", workbook(t), "--check")).Out, "rows           1\n", "is fine")
 	h.CheckImport(cliImportHeader, 0, 0)
 	if after := h.Dump(); !slices.Equal(before, after) {
 		t.Errorf("--check has changed the store:\n%s", e2e.Diff(before, after))
@@ -85,6 +100,46 @@ func TestImport_SpreadsheetFormats(t *testing.T) {
 	h.CheckImport("\ufeff"+strings.ReplaceAll(cliImportHeader+row, "\n", "\r\n"), 1, 0)
 	if got := cliCustomer(t, h, "100001"); got != "Asha 9800000001 1 BASIC-1 active 2090-01-31 23:59:59" {
 		t.Errorf("it is %s", got)
+	}
+}
+
+// workbook is the path of a workbook with a subscriber whose numbers and expiry are stored
+// as numbers.
+func workbook(t testing.TB) string {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "customers.xlsx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	table, err := sheet.NewXLSX(file, "Customers", sheet.Column{Title: "lco", Kind: sheet.Number}, sheet.Column{Title: "Subscriber ID", Kind: sheet.Number},
+		sheet.Column{Title: "Mobile", Kind: sheet.Number}, sheet.Column{Title: "Name"}, sheet.Column{Title: "Plan"}, sheet.Column{Title: "Expiry", Kind: sheet.Date})
+	if err == nil {
+		err = errors.Join(table.Row(1, 100001, int64(9800000001), "Asha", "BASIC-1", time.Date(2090, 1, 31, 0, 0, 0, 0, subscription.IST)), table.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file.Name()
+}
+
+// Contact data may be there, in any order and in part. A subscriber that is there already is skipped,
+// whatever the columns say.
+func TestImport_ContactColumns(t *testing.T) {
+	t.Parallel()
+	h := e2e.NewInstall(t)
+	file := "lco,subscriber_id,mobile,name,plan_id,expiry,STB No,area,address,notes,email\n" +
+		"1,100001,9800000001,Asha,BASIC-1,2090-01-31,STB-1,  Ward   4 ,\"7 Lake Road\nKochi\",rings twice,asha@example.in\n" +
+		"1,100002,9800000002,Binu,BASIC-1,2090-01-31,,,,,\n"
+	h.CheckImport(file, 2, 0)
+	h.CheckImport(file, 0, 2)
+	h.CheckImport("lco,subscriber_id,mobile,name,plan_id,expiry,area\n1,100001,9800000001,Asha,BASIC-1,2090-01-31,Elsewhere\n", 0, 1)
+	shown := h.JSON("subscriber", "show", "--subscriber", "100001")
+	e2e.CheckMentions(t, "the subscriber", shown, `"area":"Ward 4"`, `"address":"7 Lake Road\nKochi"`, `"box_number":"STB-1"`, `"notes":"rings twice"`, `"email":"asha@example.in"`)
+	wrong := "lco,subscriber_id,mobile,name,plan_id,expiry,box_number,email\n1,100003,9800000003,Chitra,BASIC-1,2090-01-31,no box,nobody\n"
+	refused := h.Admin("subscriber", "import", e2e.WriteCSV(t, wrong))
+	if refused.Code == 0 || !strings.Contains(refused.Out, "box_number: it may have letters, digits and hyphens only") || !strings.Contains(refused.Out, "email: it is not an e-mail address") {
+		t.Errorf("%+v", refused)
 	}
 }
 
@@ -99,13 +154,12 @@ func TestImport_InvalidFiles(t *testing.T) {
 		{"an empty file", "", []string{"header", strings.TrimSpace(cliImportHeader)}},
 		{"an empty file with a byte order mark", "\ufeff", []string{"header"}},
 		{"no header", "1,100001,9800000001,Asha,BASIC-1,2090-01-31\n", []string{"header"}},
-		{"columns in another order", "subscriber_id,lco,mobile,name,plan_id,expiry\n", []string{"header"}},
-		{"a column too few", "lco,subscriber_id,mobile,name,plan_id\n", []string{"header"}},
-		{"a column too many", "lco,subscriber_id,mobile,name,plan_id,expiry,email\n", []string{"header"}},
-		{"columns in capitals", strings.ToUpper(cliImportHeader), []string{"header"}},
-		{"semicolons", strings.ReplaceAll(cliImportHeader, ",", ";") + "1;100001;9800000001;Asha;BASIC-1;2090-01-31\n", []string{"header"}},
-		{"UTF-16", "\xff\xfel\x00c\x00o\x00,\x00", []string{"header"}},
-		{"a picture", "\x89PNG\r\n\x1a\n\x00\x00", []string{"header"}},
+		{"a column too few", "lco,subscriber_id,mobile,name,plan_id\n", []string{"header", "lacks expiry"}},
+		{"a column twice", "lco,LCO,subscriber_id,mobile,name,plan_id,expiry\n", []string{"header", "twice: lco"}},
+		{"UTF-16 that ends", "\xff\xfel\x00c\x00o\x00,\x00", []string{"header"}},
+		{"a picture", "\x89PNG\r\n\x1a\n\x00\x00", []string{"neither a workbook nor text"}},
+		{"a workbook that is damaged", "PK\x03\x04", []string{"damaged"}},
+		{"Latin-1", cliImportHeader + "1,100034,9800000034,B\xe9n,BASIC-1,2090-01-31\n", []string{"Line 2 is not UTF-8"}},
 		{"a quote that never ends, from the first line on", "\"" + cliImportHeader + "1,100001,9800000001,Asha,BASIC-1,2090-01-31\n", []string{"not CSV"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -143,12 +197,12 @@ var cliWrongRows = []struct{ row, want string }{
 	{"1,10002,9800000026,Ben,BASIC-1,2090-01-31", `18: subscriber_id "10002"`},
 	{"1,10002700000,9800000027,Ben,BASIC-1,2090-01-31", "19: subscriber_id"},
 	{"1,1000२८,9800000028,Ben,BASIC-1,2090-01-31", "20: subscriber_id"},
-	{"1,100029,+919800000029,Ben,BASIC-1,2090-01-31", `21: mobile "+919800000029"`},
-	{"1,100030,98000 00030,Ben,BASIC-1,2090-01-31", "22: mobile"},
+	{"1,100029,+929800000029,Ben,BASIC-1,2090-01-31", `21: mobile "+929800000029"`},
+	{"1,100030,98000 0003,Ben,BASIC-1,2090-01-31", "22: mobile"},
 	{"1,100031,9800000031," + strings.Repeat("ब", 101) + ",BASIC-1,2090-01-31", "23: name; 100"},
 	{"1,100032,9800000032,\"Ben\nRao\",BASIC-1,2090-01-31", "24: name; U+000A"}, // two lines
 	{"1,100033,9800000033,B\x1bn,BASIC-1,2090-01-31", "26: name; U+001B"},
-	{"1,100034,9800000034,B\xffn,BASIC-1,2090-01-31", "27: name"},
+	{"1,100034,9800000034,,BASIC-1,2090-01-31", "27: name"},
 	{"1,100035,9800000035,Ben,BASIC-1,2090-01-31", ""},
 	{"1,100035,9800000036,Ben,BASIC-1,2090-01-31", "29: subscriber_id 100035; line 28"},
 	{"1,100037,9800000035,Ben,BASIC-1,2090-01-31", "30: mobile 9800000035; line 28"},

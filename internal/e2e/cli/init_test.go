@@ -46,6 +46,43 @@ func TestInit_CreatesInstallation(t *testing.T) {
 	}
 }
 
+// With --set the store, the key and whatever else lie elsewhere, as the package wants it.
+func TestInit_WritesGivenSettings(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	folder, data, key := filepath.Join(root, "etc"), filepath.Join(root, "lib", "data"), filepath.Join(root, "keys", "ring")
+	out := e2e.RequireOK(t, e2e.Run(t, "init", "--dir", folder, "--set", "store.url=sqlite:"+filepath.Join(data, "coax.db"),
+		"--set", "secrets.master_key_file="+key, "--set", "provider.timeout=7s")).Out
+	e2e.CheckMentions(t, "what init says", out, data+"/", key)
+	if info, err := os.Stat(data); err != nil || info.Mode() != os.ModeDir|0o700 {
+		t.Errorf("the store's folder is %v (%v); want one of mode 0700", info, err)
+	}
+	if info, err := os.Stat(key); err != nil || info.Mode() != 0o400 {
+		t.Errorf("the master key is %v (%v); want a file of mode 0400", info, err)
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("--dir has %v (%v); want coax.toml alone", entries, err)
+	}
+	config := filepath.Join(folder, "coax.toml")
+	e2e.CheckMentions(t, "coax.toml", e2e.ReadFile(t, config), "\ntimeout = '7s'\n")
+	e2e.RequireOK(t, e2e.Run(t, "migrate", "--config", config, "--set", "provider.url=http://127.0.0.1:1"))
+	if _, err := os.Stat(filepath.Join(data, "coax.db")); err != nil {
+		t.Error(err)
+	}
+
+	other := filepath.Join(root, "other")
+	e2e.CheckRefused(t, e2e.Run(t, "init", "--dir", other, "--set", "secrets.master_key_file="+key), key, "overwrites nothing")
+	e2e.CheckRefused(t, e2e.Run(t, "init", "--dir", other, "--set", "store.urll=x"), "store.urll")
+	if _, err := os.Stat(other); err == nil {
+		t.Error("a refused init made its folder")
+	}
+	e2e.RequireOK(t, e2e.Run(t, "init", "--dir", other, "--set", "store.url=postgres://coax@db.example/coax"))
+	if _, err := os.Stat(filepath.Join(other, "data")); err == nil {
+		t.Error("init made a folder for SQLite, and the store is on PostgreSQL")
+	}
+}
+
 func TestInit_OverwritesNothing(t *testing.T) {
 	t.Parallel()
 	for _, there := range []string{"coax.toml", "master.key", "data"} {

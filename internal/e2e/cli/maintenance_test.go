@@ -92,6 +92,8 @@ type restored struct {
 	provider *demo.RunningSimulator
 	process  *e2e.Process
 	jobID    string
+	// mark is the mark file as it was when the store was copied.
+	mark []byte
 }
 
 const restoredRows = 30
@@ -130,6 +132,9 @@ func copied(t *testing.T) *restored {
 	<-r.process.Ended
 	backup := filepath.Join(t.TempDir(), "data")
 	e2e.CopyDir(t, filepath.Join(r.folder, "data"), backup)
+	if r.mark, err = os.ReadFile(filepath.Join(r.folder, "store.mark")); err != nil {
+		t.Fatal(err)
+	}
 
 	r.process = startFailpointDemo(t, r.folder, provider.URL, "")
 	e2e.NewRemoteEnv(t, r.process).WaitUntil("the job ends", func() bool { return r.job().State == bulk.Finished })
@@ -145,18 +150,24 @@ func copied(t *testing.T) *restored {
 
 func (r *restored) job() bulk.Job {
 	r.Helper()
-	config, err := server.LoadConfig(server.Sources{File: r.process.Demo.Config, Environ: []string{}})
+	return bulkJob(r, r.process.Demo.Config, r.jobID)
+}
+
+// bulkJob reads a bulk renewal of the first operator.
+func bulkJob(t testing.TB, config, id string) bulk.Job {
+	t.Helper()
+	loaded, err := server.LoadConfig(server.Sources{File: config, Environ: []string{}})
 	if err != nil {
-		r.Fatal(err)
+		t.Fatal(err)
 	}
-	store, err := server.OpenStore(r.Context(), config, server.StoreOptions{Tool: true})
+	store, err := server.OpenStore(t.Context(), loaded, server.StoreOptions{Tool: true})
 	if err != nil {
-		r.Fatal(err)
+		t.Fatal(err)
 	}
 	defer store.Close()
-	job, found, err := store.BulkJob(r.Context(), 1, r.jobID)
+	job, found, err := store.BulkJob(t.Context(), 1, id)
 	if err != nil || !found {
-		r.Fatalf("job %s: %v, %v", r.jobID, found, err)
+		t.Fatalf("job %s: %v, %v", id, found, err)
 	}
 	return job
 }
@@ -189,10 +200,28 @@ func TestRestoredStore_BulkJobWaitsForConfirmation(t *testing.T) {
 	}
 }
 
-// The same without the setting, two hours later.
+// The same without the setting: the node notices that the store was restored.
+func TestRestoredStore_NoticedBulkJobWaits(t *testing.T) {
+	t.Parallel()
+	r := copied(t)
+	before := r.renewals()
+	r.process = startFailpointDemo(t, r.folder, r.provider.URL, "")
+	h := r.process.Install(t)
+	e2e.CheckMentions(t, "maintenance show", h.JSON("maintenance", "show"), `"maintenance":true`, r.jobID, `"interrupted_by":"maintenance"`, `"restored_how":"its mark is `)
+	w, epoch := e2e.NewRemoteEnv(t, r.process), r.job().Epoch
+	w.WaitUntil("the worker has looked at the job", func() bool { return r.job().Epoch > epoch })
+	if after := r.renewals(); after != before {
+		t.Errorf("the provider had carried out %d renewals and has %d now: some were repeated", before, after)
+	}
+}
+
+// A machine that was put back as a whole, with its mark file, two hours later.
 func TestRestoredStore_BulkJobWaitsAfterLongStop(t *testing.T) {
 	t.Parallel()
 	r := copied(t)
+	if err := os.WriteFile(filepath.Join(r.folder, "store.mark"), r.mark, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	before := r.renewals()
 	r.process = startFailpointDemo(t, r.folder, r.provider.URL, "", "clock.offset=2h")
 	if job := r.job(); !job.Waits() || job.Interrupted != bulk.ByDowntime {

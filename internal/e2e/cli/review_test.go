@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -108,5 +111,68 @@ func TestStoppedNode_SettlesNothingTwice(t *testing.T) {
 	}
 	if effects := fmt.Sprint(provider.Effects()); strings.Count(effects, ":1") != 1 {
 		t.Errorf("the provider did %s", effects)
+	}
+}
+
+func TestReversalSettle_OnCommandLine(t *testing.T) {
+	t.Parallel()
+	provider, err := demo.StartSimulator("127.0.0.1:0", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer provider.Stop()
+	p := e2e.Start(t, "demo", "--dir", t.TempDir(), "--addr", "127.0.0.1:0", "--json",
+		"--set", "provider.url="+provider.URL, "--set", "provider.timeout=1s", "--set", "panel.staff_totp=false", "--set", "review.refund_after=2s")
+	h := p.Install(t)
+	if got := h.JSON("reversal", "list"); strings.TrimSpace(got) != "[]" {
+		t.Errorf("the list is %s; want an empty array", got)
+	}
+	w := e2e.NewRemoteEnv(t, p)
+	w.Simulator = provider
+	activated, _ := w.TryOperate(w.DemoCaller(), "activate", "activation", e2e.Order{"full_name": "Asha", "mobile": "9811111111", "plan_id": "BASIC-1"})
+	renewed, _ := w.TryOperate(w.DemoCaller(), "renew", "by-mistake", e2e.Order{"subscriber_id": activated.Text("customer.subscriber_id"), "plan_id": "FAMILY-1"})
+	transaction := renewed.Text("transaction_id")
+	w.ControlSimulator("status", `{"mode":"down"}`)
+	staff := w.SignIn(t, p.Demo.Admin)
+	page := "/console/review/operations/" + transaction
+	staff.Post(page+"/reverse", url.Values{"reverse_reason": {"wrong customer"}, "step": {"confirm"}}).RedirectsTo(t, page)
+	w.WaitUntil("the reversal waits for a person", func() bool { return strings.Contains(h.JSON("reversal", "list"), `"needs_person":true`) })
+	var open []struct {
+		Reference     string      `json:"reference"`
+		TransactionID string      `json:"transaction_id"`
+		Amount        json.Number `json:"amount"`
+	}
+	if err := json.Unmarshal([]byte(h.JSON("reversal", "list")), &open); err != nil || len(open) != 1 || open[0].TransactionID != transaction || open[0].Amount != "349.00" {
+		t.Fatalf("the list is %+v, %v", open, err)
+	}
+	settle := []string{"reversal", "settle", "--reference", open[0].Reference, "--reason", "ticket 4711"}
+	for _, verdicts := range [][]string{nil, {"--undone", "--not-undone"}} {
+		if got := h.Admin(slices.Concat(settle, verdicts)...); got.Code != e2e.ExitUsage {
+			t.Errorf("settle %v: exit %d; want %d", verdicts, got.Code, e2e.ExitUsage)
+		}
+	}
+	if got := h.JSON(append(slices.Clone(settle), "--undone")...); !strings.Contains(got, `"status":"reversed"`) {
+		t.Errorf("settled: %s", got)
+	}
+	if got := h.Admin(append(slices.Clone(settle), "--not-undone")...); got.Code != e2e.ExitRefused || !strings.Contains(got.Err, "has an outcome already") {
+		t.Errorf("settle it again: exit %d, %s", got.Code, got.Err)
+	}
+	if got := h.JSON("reversal", "list"); strings.TrimSpace(got) != "[]" {
+		t.Errorf("the list is %s; want it empty", got)
+	}
+	if got := h.JSON("reversal", "list", "--all"); !strings.Contains(got, open[0].Reference) {
+		t.Errorf("the whole list is %s; want %s in it", got, open[0].Reference)
+	}
+	if got := h.JSON("wallet", "show", "--lco", "1"); !strings.Contains(got, `"wallet_balance":9801.00`) {
+		t.Errorf("the wallet is %s; want the charge of the renewal back", got)
+	}
+	if got := h.JSON("operation", "show", "--transaction", transaction); !strings.Contains(got, `"settled_by":"cli:`) || !strings.Contains(got, `"evidence":"ticket 4711"`) {
+		t.Errorf("the operation is %s; want who settled its reversal", got)
+	}
+	if got := h.JSON("commission"); !strings.Contains(got, `"reversal":"`+open[0].Reference+`"`) || !strings.Contains(got, `"amount":-8.73`) {
+		t.Errorf("the commission is %s; want what the reversal took back in it", got)
+	}
+	if got := h.JSON("log"); !strings.Contains(got, `"reversal settle"`) {
+		t.Errorf("the log is %s; want the settlement in it", got)
 	}
 }

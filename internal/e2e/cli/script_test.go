@@ -61,7 +61,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"coax": scriptCoax, "misuse": scriptMisuse, "until": scriptUntil,
-			"start": scriptStart, "end": scriptEnd,
+			"start": scriptStart, "end": scriptEnd, "hangup": scriptHangup,
 			"see": scriptSee, "says": scriptSays, "field": scriptField, "keep": scriptKeep,
 			"certificate": scriptCertificate, "damage": scriptDamage,
 		},
@@ -242,6 +242,16 @@ func scriptEnd(ts *testscript.TestScript, negated bool, args []string) {
 	if code != e2e.ExitDone {
 		ts.Fatalf("%s ended with %d; want 0", args[0], code)
 	}
+}
+
+// scriptHangup sends SIGHUP and waits until the service has read its master key again.
+func scriptHangup(ts *testscript.TestScript, negated bool, args []string) {
+	scriptWords(ts, negated, 1, 1, args)
+	p := ts.Value(scriptKey{}).(*script).services[args[0]]
+	if p == nil {
+		ts.Fatalf("%s does not run", args[0])
+	}
+	p.Hangup("the master key was read again")
 }
 
 // scriptOutput makes a service's output the script's stdout and stderr.

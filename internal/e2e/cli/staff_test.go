@@ -91,7 +91,7 @@ func cliCaller(t testing.TB, h *e2e.Install, line demo.Info, amount string, term
 
 var (
 	cliLedgerShape     = []string{"id int", "kind text", "amount amount", "balance_after amount", "description text", "transaction_id text?", "created_at moment"}
-	cliCommissionShape = []string{"transaction_id text", "lco_id int", "amount amount", "rate_bps int", "created_at moment"}
+	cliCommissionShape = []string{"transaction_id text", "lco_id int", "amount amount", "rate_bps int", "created_at moment", "reversal text?"}
 	cliOperationShape  = []string{
 		"transaction_id text", "lco_id int", "operation text", "status text", "channel text", "subscriber_id text", "plan_id text",
 		"amount amount", "created_at moment", "completed_at moment?",
@@ -99,7 +99,8 @@ var (
 	cliHistoryShape = append(slices.Clone(cliOperationShape),
 		"idempotency_key text", "actor text", "customer text", "mobile text", "commission_bps int", "wallet_before amount", "expiry_previous moment?",
 		"expiry_planned moment", "cycle_starts_at moment", "provider text", "provider_transaction_id text?", "reason text?", "provider_message text?",
-		"addon text?", "addon_status text?", "epoch int", "lease_until moment?", "next_check_at moment?", "events any", "provider_calls any")
+		"addon text?", "addon_status text?", "epoch int", "lease_until moment?", "next_check_at moment?", "events any", "provider_calls any", "reversals any",
+		"events_removed_at moment?", "provider_calls_removed_at moment?")
 	cliEventShape = []string{"at moment", "from text?", "to text", "why text", "actor text?", "node text", "epoch int"}
 	cliAskedShape = []string{
 		"asked_at moment", "answered_at moment?", "kind text", "reference text", "component text", "outcome text", "provider_transaction_id text?",
@@ -254,8 +255,8 @@ func TestStaffCommands_WrongUsageExits2(t *testing.T) {
 		{"a transaction without its flag", admin("operation", "show", "CX1"), []string{"CX1"}},
 		{"subscriber alone", admin("subscriber"), []string{"import", "show"}},
 		{"no subscriber to show", admin("subscriber", "show"), []string{"subscriber"}},
-		{"no file to import", admin("subscriber", "import"), []string{"one FILE.csv"}},
-		{"two files to import", admin("subscriber", "import", "a.csv", "b.csv"), []string{"one FILE.csv"}},
+		{"no file to import", admin("subscriber", "import"), []string{"one FILE"}},
+		{"two files to import", admin("subscriber", "import", "a.csv", "b.csv"), []string{"one FILE"}},
 		{"no configuration for an import", []string{"admin", "subscriber", "import", "-"}, []string{"--config"}},
 		{"no configuration for an adjustment", []string{"admin", "wallet", "adjust", "--lco", "1", "--amount", "x", "--reason", "x"}, []string{"--config"}},
 		{"an audit of nothing", []string{"audit", "--json"}, []string{"--config"}},
@@ -269,7 +270,7 @@ func TestStaffCommands_WrongUsageExits2(t *testing.T) {
 	}
 	for command, flags := range map[string][]string{
 		"admin wallet adjust": {"--lco", "--amount", "--reason", "--config", "--set", "--json"}, "admin commission": {"--lco"},
-		"admin subscriber import": {"FILE.csv", "--check", "lco,subscriber_id,mobile,name,plan_id,expiry"}, "admin subscriber show": {"--subscriber"},
+		"admin subscriber import": {"FILE", "--check", "lco,subscriber_id,mobile,name,plan_id,expiry"}, "admin subscriber show": {"--subscriber"},
 		"admin operation list": {"--lco", "--status", "--subscriber"}, "admin operation show": {"--transaction"},
 		"audit": {"--config", "--set", "--json"}, "simulator": {"--addr", "--state"},
 	} {
@@ -572,9 +573,9 @@ var (
 	cliAuditShape  = []string{"ok bool", "counts object", "acts_head text", "head object", "skipped texts", "violations any"}
 	cliCountsShape = []string{
 		"operators int", "wallets int", "wallet_entries int", "ledger_lines int", "operations object", "commissions int", "operation_events int",
-		"provider_calls int", "exceptions int", "subscribers int", "cycles int", "plans int", "plan_versions int", "keys int", "whitelist_entries int",
-		"acts int", "logins int", "proposals int", "closed_months int", "ledger_digests int", "unsealed_rows int",
-		"nonces int", "rate_minutes int", "sums object",
+		"provider_calls int", "exceptions int", "reversals int", "subscribers int", "cycles int", "plans int", "plan_versions int", "keys int", "whitelist_entries int",
+		"acts int", "logins int", "proposals int", "closed_months int", "ledger_digests int", "unsealed_rows int", "retention_closings int", "removed_rows int",
+		"nonces int", "rate_minutes int", "receipts int", "sums object",
 	}
 	cliHeadShape   = []string{"at text", "actions int", "hash text", "mac string", "digests int", "day string", "digest_mac string"}
 	cliAuditStates = []string{"total int", "processing int", "needs_review int", "success int", "failed int"}

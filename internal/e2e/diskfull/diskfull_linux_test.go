@@ -3,15 +3,12 @@
 package diskfull
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -44,42 +41,7 @@ func fillsWanted(t testing.TB) int {
 // full disk everywhere.
 func TestDiskFull_LosesNothing(t *testing.T) {
 	e2e.OnlySQLite(t, "its disk")
-	if folder := os.Getenv("COAX_TEST_SMALL_DISK"); folder != "" {
-		fillTheDisk(t, folder)
-		return
-	}
-	t.Parallel()
-	inside := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=1h")
-	inside.Env = append(os.Environ(), "COAX_TEST_SMALL_DISK="+t.TempDir())
-	inside.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-		Pdeathsig:   syscall.SIGKILL,
-	}
-	progress := &e2e.LogBuffer{}
-	inside.Stdout, inside.Stderr = io.MultiWriter(progress, testWriter{t}), progress
-	err := inside.Run()
-	var exit *exec.ExitError
-	switch {
-	case err != nil && !errors.As(err, &exit), exit != nil && exit.ExitCode() == noSmallDisk:
-		t.Skipf("this machine does not allow mounting a small disk (%v); internal/durability simulates a full disk", err)
-	case err != nil:
-		t.Fatalf("inside: %v\n%s", err, progress.String())
-	}
-}
-
-// noSmallDisk is the exit code of the process inside the namespace if it may not mount.
-const noSmallDisk = 77
-
-// testWriter logs a child's progress.
-type testWriter struct{ t testing.TB }
-
-func (w testWriter) Write(p []byte) (int, error) {
-	if bytes.Contains(p, []byte("fill ")) {
-		w.t.Logf("%s", bytes.TrimSpace(p))
-	}
-	return len(p), nil
+	e2e.OnSmallDisk(t, smallDisk, "fill ", func(folder string) { fillTheDisk(t, folder) })
 }
 
 // smallDisk is the size of the demo's disk.
@@ -87,10 +49,6 @@ const smallDisk = 48 << 20
 
 // fillTheDisk runs the test inside the namespace.
 func fillTheDisk(t *testing.T, folder string) {
-	if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, fmt.Sprintf("size=%d", smallDisk)); err != nil {
-		fmt.Println("mount:", err)
-		os.Exit(noSmallDisk)
-	}
 	provider, err := demo.StartSimulator("127.0.0.1:0", "")
 	if err != nil {
 		t.Fatal(err)

@@ -133,12 +133,78 @@ func (l *traffic) routeTo(nodes ...int) {
 	})
 }
 
-// An older and a newer binary serve from one store, in either order of start, and no
-// order fails.
+// lastRelease builds the newest recorded release from its commit. It is built once.
+var lastRelease = sync.OnceValues(func() (string, error) {
+	const root = "../../.."
+	releases, err := program.Releases(root)
+	if err != nil {
+		return "", err
+	}
+	return program.BuildRelease(root, releases[len(releases)-1])
+})
+
+// withoutNewSections removes comments, empty sections, and those that the last release does not know and
+// refuses: a demo of this release sets payments.
+func (c *cluster) withoutNewSections() {
+	c.TB.Helper()
+	var kept []string
+	section := ""
+	for line := range strings.Lines(e2e.ReadFile(c.TB, c.config)) {
+		if strings.HasPrefix(line, "[") {
+			section = strings.TrimSpace(line)
+		}
+		if strings.HasPrefix(line, "#") || strings.TrimSpace(line) == "" || section == "[payments]" {
+			continue
+		}
+		if last := len(kept) - 1; strings.HasPrefix(line, "[") && last >= 0 && strings.HasPrefix(kept[last], "[") {
+			kept = kept[:last]
+		}
+		kept = append(kept, line)
+	}
+	if last := len(kept) - 1; strings.HasPrefix(kept[last], "[") {
+		kept = kept[:last]
+	}
+	e2e.WriteFile(c.TB, c.config, strings.Join(kept, ""))
+}
+
+// admin runs an admin command of a build of the program, until it succeeds: right after the start a node
+// may not have compared the provider's catalogue yet.
+func (c *cluster) admin(program string, args ...string) (printed map[string]any) {
+	c.TB.Helper()
+	var p *e2e.Process
+	c.waitSlowly(fmt.Sprintf("admin %q succeeds", args), func() bool {
+		p = e2e.LaunchProgram(c.TB, program, nil, append([]string{"admin", "--config", c.config, "--json"}, args...)...)
+		return p.Wait() == e2e.ExitDone
+	})
+	if err := json.Unmarshal([]byte(p.Out.String()), &printed); err != nil {
+		c.TB.Fatalf("admin %q: %v\n%s%s", args, err, p.Out, p.Err)
+	}
+	return printed
+}
+
+// setUpBy makes plans and an operator with commands of a build of the program.
+func (c *cluster) setUpBy(program string) e2e.Caller {
+	c.TB.Helper()
+	for _, plan := range [][]string{{"BASIC-1", "199.00", "TV-BASIC"}, {"FAMILY-1", "349.00", "TV-FAMILY"}} {
+		c.admin(program, "plan", "set", "--id", plan[0], "--name", plan[0], "--price", plan[1], "--duration", "1", "--component", "main="+plan[2])
+	}
+	id := fmt.Sprint(c.admin(program, "lco", "create", "--name", "Upgraded Cable", "--rate-limit", "100000")["lco_id"])
+	c.admin(program, "whitelist", "add", "--lco", id, "127.0.0.1")
+	c.admin(program, "wallet", "topup", "--lco", id, "--amount", "1000000.00", "--reference", "first payment")
+	key := c.admin(program, "key", "issue", "--lco", id)
+	return e2e.Caller{Key: fmt.Sprint(key["api_key"]), Secret: fmt.Sprint(key["api_secret"])}
+}
+
+// An older and a newer binary serve from one store, in either order of start, and no order fails: the last
+// release beside this one, and this one beside a next release.
 func TestUpgrade_TwoReleasesServeSideBySide(t *testing.T) {
 	e2e.OnlyPostgres(t)
 	t.Parallel()
 	present := e2e.FailpointBinary(t)
+	last, err := lastRelease()
+	if err != nil {
+		t.Fatal(err)
+	}
 	next, err := newer()
 	if err != nil {
 		t.Fatal(err)
@@ -146,14 +212,18 @@ func TestUpgrade_TwoReleasesServeSideBySide(t *testing.T) {
 	type row struct {
 		name          string
 		first, second string
+		olderFirst    bool
 	}
-	e2e.RunConcurrently(t, []row{{"the older first", present, next}, {"the newer first", next, present}}, func(r row) string { return r.name }, func(t *testing.T, r row) {
+	e2e.RunConcurrently(t, []row{
+		{"the last release first", last, present, true}, {"the last release second", present, last, false},
+		{"this release first", present, next, true}, {"the next release first", next, present, false},
+	}, func(r row) string { return r.name }, func(t *testing.T, r row) {
 		c := newEmptyCluster(t)
+		c.withoutNewSections()
 		c.launch(r.first, nil).await()
-		c.setUp() // in this process, with the older code
-		me := c.NewFundedOperator("me", "1000000")
-		if r.first == present {
-			tool := e2e.LaunchProgram(t, next, nil, "admin", "--config", c.config, "lco", "list")
+		me := c.setUpBy(r.first)
+		if r.olderFirst {
+			tool := e2e.LaunchProgram(t, r.second, nil, "admin", "--config", c.config, "lco", "list")
 			if status := tool.Wait(); status != e2e.ExitRefused {
 				t.Errorf("a newer tool beside older nodes ended with %d", status)
 			}
@@ -182,20 +252,111 @@ func TestUpgrade_TwoReleasesServeSideBySide(t *testing.T) {
 		l.routeTo(2)
 		l.stop()
 
-		if got, want := c.rows(`SELECT version_id FROM goose_db_version WHERE version_id > 0`), append(presentMigrations(t), "99"); !slices.Equal(got, want) {
+		want := presentMigrations(t)
+		if next == r.first || next == r.second {
+			want = append(want, "99")
+		}
+		if got := c.rows(`SELECT version_id FROM goose_db_version WHERE version_id > 0 ORDER BY id`); !slices.Equal(got, want) {
 			t.Errorf("the migrations are %v; want %v, each once", got, want)
 		}
 		orders := l.orders.Load()
 		t.Logf("%d orders", orders)
-		if got := c.WalletPaise(me); got != [2]int64{1_000_000_00 - orders*(199_00+349_00), 0} {
-			t.Errorf("the wallet is %v; want %d activations and renewals", got, orders)
+		wallet := c.admin(present, "wallet", "show", "--lco", "1")
+		if got, want := fmt.Sprint(wallet["wallet_balance"], " ", wallet["held"]), fmt.Sprintf("%d 0", 1_000_000-orders*(199+349)); got != want {
+			t.Errorf("the wallet has %s; want %s after %d activations and renewals", got, want, orders)
 		}
 		if carried := int64(len(c.Simulator.Effects())); carried != 2*orders {
 			t.Errorf("the provider carried out %d of %d orders", carried, 2*orders)
 		}
-		e2e.RequireOK(t, e2e.Run(t, "admin", "--config", c.config, "lco", "list"))
+		c.allReceiptsNumbered(present)
 		c.checkClean()
 	})
+}
+
+// The last release serves while a large store is migrated and its index of subscribers is filled in:
+// no order fails, also when the first node of this release is killed in the middle of that.
+func TestUpgrade_LargeStoreBesideTheLastRelease(t *testing.T) {
+	e2e.OnlyPostgres(t)
+	t.Parallel()
+	present := e2e.FailpointBinary(t)
+	last, err := lastRelease()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const subscribers = 20_000
+	c := newEmptyCluster(t)
+	c.withoutNewSections()
+	c.launch(last, nil).await()
+	me := c.setUpBy(last)
+	db := c.open()
+	for _, statement := range []string{
+		`INSERT INTO subscribers (id, operator_id, mobile, name, address, connection_type, expires_at, activated_at, created_at)
+			SELECT (100000 + n)::text, 1, (9700000000 + n)::text, 'Asha Sharma ' || n, 'Flat ' || n %% 90 || ', Lane 5, Whitefield', 'Live TV', 0, 0, 0
+			  FROM generate_series(1, %d) n`,
+		`INSERT INTO cycles SELECT (100000 + n)::text, 1, NULL, 'BASIC-1', 0, 0, 0 FROM generate_series(1, %d) n`,
+	} {
+		if _, err := db.Exec(fmt.Sprintf(statement, subscribers)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := c.traffic(me, 0)
+	l.routeTo(0)
+	interrupted := c.launch(present, nil)
+	c.waitSlowly("a part is filled in", func() bool {
+		if e2e.QueryRows(t, db, `SELECT count(*) FROM pg_class WHERE oid = to_regclass('unfilled')`)[0] == "0" {
+			return false
+		}
+		return e2e.QueryRows(t, db, `SELECT count(*) FROM unfilled WHERE after_id > '100500'`)[0] == "1"
+	})
+	interrupted.Kill()
+	if strings.Contains(interrupted.Err.String(), `"serving"`) {
+		t.Error("the node served before the index was filled in")
+	}
+	if got := c.rows(`SELECT count(*) FROM unfilled`); got[0] != "1" {
+		t.Fatal("the fill had ended: it was not interrupted")
+	}
+	l.routeTo(0)
+	c.launch(present, nil).await()
+	if got := c.rows(`SELECT count(*) FROM unfilled`); got[0] != "0" {
+		t.Error("the node serves, and the index is not filled in")
+	}
+	l.routeTo(0, 2)
+	l.stop()
+	t.Logf("the slowest of %d orders took %s", l.orders.Load(), l.slowest.Round(time.Millisecond))
+	for what, query := range map[string]string{
+		"subscribers without a term": `SELECT count(*) FROM subscribers s, terms_of(s) AS t WHERE NOT EXISTS (
+			SELECT FROM subscriber_terms e WHERE (e.operator_id, e.kind, e.term, e.subscriber_id) = (s.operator_id, t.kind, t.term, s.id))`,
+		"cycles without their plan": `SELECT count(*) FROM cycles c JOIN subscribers s ON s.id = c.subscriber_id WHERE NOT EXISTS (
+			SELECT FROM subscriber_lists e WHERE (e.operator_id, e.list, e.value, e.name, e.subscriber_id) = (s.operator_id, 'plan', c.plan_id, lower(s.name), s.id))`,
+		"missing indexes": `SELECT 2 - count(*) FROM pg_index WHERE indexrelid IN (to_regclass('ledger_reversals'), to_regclass('ledger_receipts')) AND indisvalid`,
+	} {
+		if got := c.rows(query); got[0] != "0" {
+			t.Errorf("%s: %s; want none", what, got[0])
+		}
+	}
+	// The audit would miss the staff action that imported them.
+	for _, statement := range []string{`DELETE FROM cycles WHERE operation_id IS NULL`, `DELETE FROM subscribers WHERE mobile LIKE '97%'`} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.checkClean()
+}
+
+// allReceiptsNumbered starts one more node, and waits until it has numbered what the last release has
+// sold since the migration.
+func (c *cluster) allReceiptsNumbered(present string) {
+	c.TB.Helper()
+	c.launch(present, nil).await()
+	c.waitSlowly("all receipts are numbered", func() bool {
+		return slices.Equal(c.rows(`SELECT count(*) FROM wallets WHERE receipt_lines < ledger_lines`), []string{"0"})
+	})
+	got := c.rows(`SELECT count(*), count(l.receipt), max(l.receipt) FROM ledger l JOIN wallets w ON w.operator_id = l.operator_id
+		WHERE l.operation_id IS NOT NULL AND l.line > w.receipts_from`)
+	parts := strings.FieldsFunc(got[0], func(r rune) bool { return r < '0' || r > '9' })
+	if len(parts) != 3 || parts[0] != parts[1] || parts[0] != parts[2] || parts[0] == "0" {
+		c.TB.Errorf("of the purchases since the migration, how many have a number, and the highest: %v; want the same", got)
+	}
 }
 
 // A long read holds a lock that a migration needs. The migration waits, and the serving

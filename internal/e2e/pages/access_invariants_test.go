@@ -14,14 +14,14 @@ import (
 // routes: a rule that changes must be changed here, too.
 var (
 	// anonymousMay is what can be used without a session.
-	anonymousMay = []string{"GET  /sign-in", "POST /sign-in"}
+	anonymousMay = []string{"GET  /sign-in", "POST /sign-in", "GET  /r/{link}"}
 
 	// unfinishedMay is what can be used in the middle of signing in.
 	unfinishedMay = map[login.Stage][]string{
-		login.NeedsCode: {"POST /sign-in", "GET  /sign-in/code", "POST /sign-in/code"},
+		login.NeedsCode: {"POST /sign-in", "GET  /sign-in/code", "POST /sign-in/code", "GET  /r/{link}"},
 		login.NeedsTOTP: {"POST /sign-in", "GET  /account/second-factor", "POST /account/second-factor/offer", "POST /account/second-factor",
-			"GET  /account/passkeys/new", "POST /account/passkeys/new", "POST /account/passkeys"},
-		login.NeedsPassword: {"POST /sign-in", "GET  /account/password", "POST /account/password"},
+			"GET  /account/passkeys/new", "POST /account/passkeys/new", "POST /account/passkeys", "GET  /r/{link}"},
+		login.NeedsPassword: {"POST /sign-in", "GET  /account/password", "POST /account/password", "GET  /r/{link}"},
 	}
 
 	// changesNothing are forms that read-only roles may send.
@@ -37,16 +37,18 @@ var (
 		"POST /console/staff/{login}/reset-second-factor", "POST /console/operators/{id}/logins/{login}/reset-second-factor",
 		"POST /console/new-operator", "POST /console/operators/{id}/status", "POST /console/operators/{id}/api",
 		"POST /console/operators/{id}/rate-limit", "POST /console/operators/{id}/low-balance", "POST /console/operators/{id}/commission",
+		"POST /console/operators/{id}/receipt-details",
 		"POST /console/operators/{id}/delete", "POST /console/operators/{id}/undelete",
 		"POST /console/operators/{id}/keys", "POST /console/operators/{id}/keys/{key}/rotate", "POST /console/operators/{id}/keys/{key}/permissions",
 		"POST /console/catalogue/new", "POST /console/catalogue/plans/{id}/edit", "POST /console/catalogue/plans/{id}/retire",
+		"POST /console/reconcile",
 	}
 
 	// movesMoney is for finance and administrators.
 	movesMoney = []string{
 		"POST /console/operators/{id}/wallet/top-up", "POST /console/operators/{id}/wallet/adjust", "POST /console/review/operations/{id}/settle",
 		"POST /console/review/operations/{id}/proposals/{proposal}/approve", "POST /console/approvals/{proposal}/approve",
-		"POST /console/commission/close",
+		"POST /console/commission/close", "POST /console/payments/statements/{id}/credit",
 	}
 
 	// widensAccess needs a recent step-up.
@@ -70,6 +72,7 @@ var (
 		"GET  /panel/people", "GET  /panel/people/{login}", "POST /panel/people", "POST /panel/people/second-factor",
 		"POST /panel/people/{login}/name", "POST /panel/people/{login}/role", "POST /panel/people/{login}/access",
 		"POST /panel/people/{login}/reset-password", "POST /panel/people/{login}/reset-second-factor", "POST /panel/keys/{key}/revoke",
+		"GET  /panel/receipt-details", "POST /panel/receipt-details",
 	}
 
 	// needsNoStepUp are the console's only forms without a step-up, and some of the panel's:
@@ -78,13 +81,14 @@ var (
 		"POST /panel/keys/{key}/revoke", "POST /panel/people/{login}/access (disable)",
 		"POST /console/staff/{login}/access (disable)", "POST /console/operators/{id}/logins/{login}/access (disable)",
 		"POST /console/operators/{id}/status (suspend)", "POST /console/operators/{id}/api (disable)", "POST /console/operators/{id}/rate-limit (lower)",
-		"POST /console/operators/{id}/low-balance",
+		"POST /console/operators/{id}/low-balance", "POST /console/operators/{id}/receipt-details", "POST /panel/receipt-details",
 		"POST /console/operators/{id}/keys/{key}/permissions (fewer)", "POST /console/operators/{id}/keys/{key}/revoke",
 		"POST /console/operators/{id}/whitelist/remove",
 		"POST /console/approvals/{proposal}/decline", "POST /console/approvals/{proposal}/withdraw",
 		"POST /console/review/operations/{id}/proposals/{proposal}/dismiss",
 		"POST /console/review/operations/{id}/addon", "POST /console/review/exceptions/{exception}/close",
 		"POST /console/catalogue/new/preview", "POST /console/catalogue/plans/{id}/preview",
+		"POST /console/payments/statements", "POST /console/payments/columns", "POST /console/payments/{id}/reject",
 	}
 
 	// whileSuspended are the panel's forms that a suspended operator's logins can send.

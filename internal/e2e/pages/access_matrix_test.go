@@ -23,7 +23,9 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/passkey"
+	"github.com/coaxhq/coax/internal/receipt"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/subscription"
@@ -277,7 +279,7 @@ func (m *accessMatrix) makeAttempts() {
 	m.Expect("a wrong signature", e2e.Call{As: e2e.Caller{Key: me.Key, Secret: "cxs_another"}, Path: e2e.Balance}, fault.InvalidSignature)
 	requests, err := m.Node.Requests.Search(ctx, m.limited, requestlog.Query{Limit: 1})
 	m.must(err)
-	operations, err := m.Node.Store.PageOperations(ctx, report.OperationQuery{OperatorID: m.limited, Limit: 1})
+	operations, err := m.Node.Store.PageOperations(ctx, report.OperationQuery{OperatorID: m.limited, State: operation.Success, Limit: 1}) // only a success has a receipt
 	m.must(err)
 
 	m.subject = m.NewOperator("Sagar Cable", access.AllPermissions).OperatorID
@@ -307,6 +309,17 @@ func (m *accessMatrix) makeAttempts() {
 	settlement := declined(service("maker").SubmitSettlement(ctx, reviewed, false, "For the matrix."))
 	topUp := declined(service("maker").SubmitTopUp(ctx, admin.TopUp{OperatorID: m.subject, Amount: e2e.Rupees(m.t, "1.00"), Reference: "R-1"}))
 
+	// An announced payment, and a line of a bank statement.
+	payments := admin.NewPayments(m.Node.Store, m.Node.Config.Payments, m.Now)
+	announced, _, err := payments.Announce(ctx, admin.Payer{OperatorID: m.limited, Actor: "web:matrix"}, admin.NewAnnouncement{
+		Amount: e2e.Rupees(m.t, "1.00"), Method: admin.MethodUPI, Reference: "631245678901", PaidOn: m.Now().Add(-24 * time.Hour),
+	})
+	m.must(err)
+	bank, _, err := m.Admin.ImportStatement(ctx, admin.ParsedStatement{FileName: "matrix.csv", Header: "matrix", Columns: "{}", Lines: []admin.BankLine{
+		{PaidOn: m.Now().Add(-24 * time.Hour), Amount: e2e.Rupees(m.t, "2.00"), Narration: "CASH"},
+	}})
+	m.must(err)
+
 	// Checked bulk renewals, one for each action on one.
 	ownerToken := m.open(m.visitor("owner"), false)
 	job := func() string {
@@ -316,6 +329,11 @@ func (m *accessMatrix) makeAttempts() {
 			m.t.Fatalf("create a bulk renewal: redirected to %q", location)
 		}
 		return id
+	}
+
+	link, _, ok := receipt.NewLinks(m.Node.Vault.KeysFor(receipt.LinkPurpose), m.Now).Make(operations[0].ID)
+	if !ok {
+		m.t.Fatal("no link to a receipt can be made")
 	}
 
 	// The values of the wildcards, by the prefix of the path.
@@ -342,7 +360,12 @@ func (m *accessMatrix) makeAttempts() {
 		{"/panel/requests/", "{id}", requests.Entries[0].ID},
 		{"/panel/keys/", "{key}", fmt.Sprint(own.ID)},
 		{"/panel/people/", "{login}", fmt.Sprint(colleague.ID)},
+		{"/panel/add-money/", "{id}", fmt.Sprint(announced.ID)},
+		{"/console/payments/statements/", "{id}", fmt.Sprint(bank.ID)},
+		{"/console/payments/statements/", "{line}", "1"},
+		{"/console/payments/", "{id}", fmt.Sprint(announced.ID)},
 		{"/account/sessions/", "{id}", "0123456789abcdef"},
+		{"/r/", "{link}", link},
 	}
 	order := url.Values{"step": {"confirm"}, "full_name": {"Asha Rao"}, "mobile": {"9812340002"}, "plan_id": {"BASIC-1"}}
 	forms := map[string][]attempt{
@@ -568,7 +591,7 @@ func (m *accessMatrix) try(try attempt, v matrixVisitor, token string, s situati
 	switch {
 	case status == http.StatusForbidden && strings.Contains(text, `action="/step-up"`), target == "/step-up":
 		return stepUp
-	case status == http.StatusForbidden && strings.Contains(text, "Your login does not open this page."):
+	case status == http.StatusForbidden && strings.Contains(text, "You do not have permission to view this page."):
 		return refused
 	case status == http.StatusForbidden && s.suspended, post && strings.Contains(text, "account is suspended"):
 		return suspended

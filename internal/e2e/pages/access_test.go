@@ -32,7 +32,7 @@ func newAccess(t *testing.T) *accessEnv {
 func (a *accessEnv) propose(b *e2e.Browser, reference string) string {
 	a.t.Helper()
 	wallet := a.OperatorPage("/wallet")
-	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"900000"}, "reference": {reference}}).RedirectsTo(a.t, wallet)
+	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "step": {"confirm"}, "amount": {"900000"}, "reference": {reference}}).RedirectsTo(a.t, wallet)
 	open, err := a.Admin.Proposals(a.t.Context(), admin.ProposalFilter{Open: true, Limit: 1})
 	if err != nil || len(open) != 1 || open[0].Reference != reference {
 		a.t.Fatalf("open are %+v, %v", open, err)
@@ -77,7 +77,7 @@ func (a *accessEnv) firstSignIn(who demo.Login) *e2e.Browser {
 	b.SignIn(who.Username, who.Password)
 	own := "a kite over Kochi " + who.Username
 	b.Post("/account/password", url.Values{"password": {who.Password}, "new_password": {own}, "repeated_password": {own}})
-	b.Get("/console/").Shows(a.t, http.StatusOK, "What needs a person")
+	b.Get("/console/").Shows(a.t, http.StatusOK, "Open tasks")
 	return b
 }
 
@@ -135,7 +135,7 @@ func TestApproval_RaisedLoginRefused(t *testing.T) {
 func TestApproval_SoleSponsorRefused(t *testing.T) {
 	a := newAccess(t)
 	puppet := a.firstSignIn(a.createLogin(a.admin, "puppet", login.Finance))
-	a.checkRefused(a.admin, a.propose(puppet, "NEFT-1"), "you gave puppet access without a second person")
+	a.checkRefused(a.admin, a.propose(puppet, "NEFT-1"), "you gave puppet access without a second approval")
 	other := a.firstSignIn(a.createLogin(a.admin, "other", login.Finance))
 	open := "/console/approvals/1"
 	a.checkRefused(other, open, "both come from admin alone")
@@ -171,11 +171,11 @@ func TestStaffLogins_SecondAdministratorApproves(t *testing.T) {
 	a.admin.Post("/console/staff", url.Values{
 		"form": {"create"}, "once": {voucherOn(t, a.admin, "/console/staff")}, "name": {"Ravi Kumar"}, "username": {"ravi"}, "role": {"finance"},
 	}).RedirectsTo(t, "/console/approvals")
-	a.admin.Get("/console/approvals").Shows(t, http.StatusOK, "Your proposal waits for another administrator.", "Create a login", "Ravi Kumar", "This is your own proposal")
-	a.admin.Get("/console/").Shows(t, http.StatusOK, "Create a login", "ravi · admin (web)")
+	a.admin.Get("/console/approvals").Shows(t, http.StatusOK, "Your proposal needs the approval of another administrator.", "Create a login", "Ravi Kumar", "This is your own proposal")
+	a.admin.Get("/console/").Shows(t, http.StatusOK, "Create a login", "ravi · Demo Administrator")
 	a.admin.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "somebody else has to approve it")
 	a.SignIn(t, a.Demo.Finance).Get("/console/approvals").Shows(t, http.StatusOK, "does not allow")
-	second.Get("/console/approvals").Shows(t, http.StatusOK, "Ravi Kumar", "A password is made up when you approve this", "/console/approvals/1/approve")
+	second.Get("/console/approvals").Shows(t, http.StatusOK, "Ravi Kumar", "A password is generated when you approve this", "/console/approvals/1/approve")
 	made := a.password("ravi", second.Post("/console/approvals/1/approve", nil))
 	second.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "was approved already")
 	a.firstSignIn(made)
@@ -186,7 +186,7 @@ func TestStaffLogins_SecondAdministratorApproves(t *testing.T) {
 	} {
 		a.admin.Post(a.page("finance")+path, form).RedirectsTo(t, "/console/approvals")
 	}
-	second.Get("/console/approvals").Shows(t, http.StatusOK, "Finance → Administrator", "Reset a login&#39;s password", "Decided lately")
+	second.Get("/console/approvals").Shows(t, http.StatusOK, "Finance → Administrator", "Reset a login&#39;s password", "Recently decided")
 	// Lowering a role and disabling a login need no approval.
 	page := a.page("ravi")
 	a.admin.Post(page+"/role", url.Values{"form": {"role"}, "role": {"viewer"}}).RedirectsTo(t, page)
@@ -203,7 +203,7 @@ func TestProposals_LapseWithTheirMaker(t *testing.T) {
 	for _, disabled := range []string{"yes", "no"} {
 		a.admin.Post(page+"/access", url.Values{"form": {"access"}, "disabled": {disabled}}).RedirectsTo(t, page)
 	}
-	a.admin.Get("/console/approvals").Shows(t, http.StatusOK, "Nothing to approve", "Lapsed", "The login of its maker was switched off")
+	a.admin.Get("/console/approvals").Shows(t, http.StatusOK, "Nothing to approve", "Expired", "The login of the person who proposed it was disabled")
 	a.admin.Post(proposal+"/approve", nil).Shows(t, http.StatusUnprocessableEntity, "the login of finance was disabled")
 	a.admin.Get(a.OperatorPage("/wallet")).Shows(t, http.StatusOK, "₹10,000.00")
 	a.CheckAudit()
@@ -211,9 +211,9 @@ func TestProposals_LapseWithTheirMaker(t *testing.T) {
 
 func TestConsole_SingleAdministratorIsWarned(t *testing.T) {
 	a := newAccess(t)
-	const warning = "There is no second administrator who can approve what you propose."
+	const warning = "There is no second administrator"
 	for _, page := range []string{"/console/", "/console/approvals"} {
-		a.admin.Get(page).Shows(t, http.StatusOK, warning, "₹50,000.00", "coax admin login create")
+		a.admin.Get(page).Shows(t, http.StatusOK, warning, "Finance can approve amounts above ₹50,000.00", "coax admin login create")
 		if other := a.SignIn(t, a.Demo.Finance).Get(page); strings.Contains(other.Body, warning) {
 			t.Errorf("%s warns a login that is not an administrator", page)
 		}

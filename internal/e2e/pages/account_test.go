@@ -24,11 +24,11 @@ func TestAccount_TemporaryPasswordIsReplacedFirst(t *testing.T) {
 	b := w.Browser(t)
 	b.SignIn("asha", made).RedirectsTo(t, "/account/password")
 	b.Get("/console/").RedirectsTo(t, "/account/password")
-	b.Get("/account/password").Shows(t, http.StatusOK, "made by somebody else")
+	b.Get("/account/password").Shows(t, http.StatusOK, "set by somebody else")
 	change := func(old, new, repeated string) e2e.Page {
 		return b.Post("/account/password", url.Values{"password": {old}, "new_password": {new}, "repeated_password": {repeated}})
 	}
-	change(made, "monsoon ferry lamp", "monsoon ferry lump").Shows(t, http.StatusUnprocessableEntity, "not the same")
+	change(made, "monsoon ferry lamp", "monsoon ferry lump").Shows(t, http.StatusUnprocessableEntity, "do not match")
 	change("wrong", "monsoon ferry lamp", "monsoon ferry lamp").Shows(t, http.StatusUnprocessableEntity, "The password is wrong.")
 	change(made, "short", "short").Shows(t, http.StatusUnprocessableEntity, "too short")
 	change(made, "monsoon ferry lamp", "monsoon ferry lamp").RedirectsTo(t, "/")
@@ -43,7 +43,7 @@ func TestAccount_PasswordChangeEndsOtherSessions(t *testing.T) {
 	here.Post("/account/password", url.Values{
 		"password": {w.Demo.Operator.Password}, "new_password": {"a kite over Kochi"}, "repeated_password": {"a kite over Kochi"},
 	}).RedirectsTo(t, "/account/")
-	here.Get("/account/").Shows(t, http.StatusOK, "Your password is changed")
+	here.Get("/account/").Shows(t, http.StatusOK, "Password changed.")
 	there.Get("/account/").RedirectsTo(t, "/sign-in?to=%2Faccount%2F")
 }
 
@@ -74,9 +74,15 @@ func TestAccount_HindiPages(t *testing.T) {
 	b.Get("/sign-in").Shows(t, http.StatusOK, `lang="hi"`, "साइन इन")
 	b.SignIn(w.Demo.Operator.Username, "wrong password").Shows(t, http.StatusUnprocessableEntity, "पासवर्ड ग़लत है")
 
+	// What was chosen before the sign-in is stored with the login.
 	b.SignIn(w.Demo.Operator.Username, w.Demo.Operator.Password).RedirectsTo(t, "/")
-	b.Post("/account/language", url.Values{"language": {"hi"}, "back": {"/panel/"}}).RedirectsTo(t, "/panel/")
 	b.Get("/panel/").Shows(t, http.StatusOK, `lang="hi"`, "नमस्ते")
+	b.Post("/account/language", url.Values{"language": {"en"}, "back": {"/panel/"}}).RedirectsTo(t, "/panel/")
+	b.Get("/panel/").Shows(t, http.StatusOK, `lang="en"`)
+	// The choice was for that sign-in only; a setting of the account outlasts it.
+	b.SignIn(w.Demo.Operator.Username, w.Demo.Operator.Password).RedirectsTo(t, "/")
+	b.Get("/panel/").Shows(t, http.StatusOK, `lang="en"`)
+	b.Post("/account/language", url.Values{"language": {"hi"}, "back": {"/panel/"}}).RedirectsTo(t, "/panel/")
 	// The language belongs to the login, in every browser.
 	w.SignIn(t, w.Demo.Operator).Get("/panel/").Shows(t, http.StatusOK, `lang="hi"`)
 

@@ -31,7 +31,7 @@ func TestBrowser_StatementAndTransactions(t *testing.T) {
 
 	tab.Open(w.URL("/panel/statement"))
 	tab.Sees("Opening balance")
-	tab.Sees("Held for what is under way")
+	tab.Sees("Held for operations in progress")
 	tab.Check("panel-statement")
 	tab.Set("Show", "credit")
 	tab.Until("debits are left out", `![...document.querySelectorAll("#lines tbody td")].some(c => c.dataset.label === "Debit" && c.textContent.includes("₹"))`)
@@ -61,11 +61,14 @@ func TestBrowser_StatementAndTransactions(t *testing.T) {
 	if workbook := b.Get("/panel/statement/export/xlsx").Shows(t, http.StatusOK, "PK"); !strings.Contains(workbook.Header.Get("Content-Disposition"), ".xlsx") {
 		t.Errorf("the workbook comes as %q", workbook.Header.Get("Content-Disposition"))
 	}
+	b.Post("/account/language", url.Values{"language": {"hi"}})
+	b.Get("/panel/statement/export/csv").Shows(t, http.StatusOK, "शुरुआती बैलेंस", "एक्टिवेशन")
+	b.Post("/account/language", url.Values{"language": {"en"}})
 	list := b.Get("/panel/transactions/export/csv").Shows(t, http.StatusOK, "9700000001")
 	if lines := strings.Count(list.Body, "\r\n"); lines != 6 {
 		t.Errorf("the file of transactions has %d lines; want a title and 5:\n%s", lines, list.Body)
 	}
-	b.Get("/panel/statement?from=yesterday").Shows(t, http.StatusOK, "That is not a day.")
+	b.Get("/panel/statement?from=yesterday").Shows(t, http.StatusOK, "That is not a date.")
 	b.Get("/panel/statement?after=nonsense!").Shows(t, http.StatusNotFound)
 }
 
@@ -88,11 +91,12 @@ func TestBrowser_BulkRenewal(t *testing.T) {
 	tabSignIn(w, tab, w.Demo.Operator)
 	tab.Sees("₹")
 	tab.Open(w.URL("/panel/bulk?within=15"))
-	tab.Sees("5 subscribers")
+	tab.Sees("5 / 5")
 	tab.Check("panel-bulk-offer")
-	tab.Do(chromedp.Click(`input[value="`+ids[4]+`"]`, chromedp.ByQuery))
-	tab.Press("Check these")
-	tab.Sees("the wallet covers the sum")
+	tab.Do(chromedp.Evaluate(`document.querySelector('input[value="`+ids[4]+`"]').click()`, nil)) // it may be below the bar
+	tab.Sees("4 / 5")
+	tab.Press("Check selected")
+	tab.Sees("the wallet covers the total")
 	tab.Check("panel-bulk-draft")
 	if now := w.WalletPaise(me)[0]; now != before {
 		t.Fatalf("checking cost %d paise", before-now)
@@ -140,8 +144,8 @@ func TestBrowser_BulkRenewal(t *testing.T) {
 	tab.Press("Renew 1 subscriber")
 	tab.Sees("The provider refused it.")
 	tab.Check("panel-bulk-failed")
-	tab.Press("Try the failed rows again")
-	tab.Sees("Again: november.csv")
+	tab.Press("Retry failed rows")
+	tab.Sees("Retry: november.csv")
 	tab.Press("Renew 1 subscriber")
 	tab.Sees("Finished")
 	if cost := before - w.WalletPaise(me)[0]; cost != 5*199_00 {
@@ -158,8 +162,8 @@ func TestBrowser_BulkRenewal(t *testing.T) {
 	if cost := before - w.WalletPaise(me)[0]; cost != 5*199_00 {
 		t.Errorf("with a cancelled list, five renewals cost %d paise", cost)
 	}
-	b.Upload("/panel/bulk", "file", "bad.csv", "name\nAsha\n").Shows(t, http.StatusUnprocessableEntity, "The file cannot be used as it is", "name")
-	b.Post("/panel/bulk", url.Values{"within": {"7"}}).Shows(t, http.StatusUnprocessableEntity, "Choose at least one subscriber.")
+	b.Upload("/panel/bulk", "file", "bad.csv", "name\nAsha\n").Shows(t, http.StatusUnprocessableEntity, "The file has errors", "name")
+	b.Post("/panel/bulk", url.Values{"within": {"7"}}).Shows(t, http.StatusUnprocessableEntity, "Select at least one subscriber.")
 	w.CheckAudit()
 }
 
@@ -197,7 +201,7 @@ func TestBrowser_RefusedSignatureExplained(t *testing.T) {
 	tab.Open(w.URL("/panel/signature"))
 	tab.Check("panel-signature")
 	tab.Fill("Request id", refused.ID)
-	tab.Press("Find it")
+	tab.Press("Find")
 	tab.Sees("The six lines that the server computed")
 	tab.Check("panel-request")
 
@@ -213,7 +217,7 @@ func TestBrowser_RefusedSignatureExplained(t *testing.T) {
 
 	b := w.SignIn(t, w.Demo.Operator)
 	at := "/panel/requests/" + entry.Entries[0].ID
-	b.Post(at, url.Values{"theirs": {strings.ReplaceAll(server, "\n", "\r\n")}}).Shows(t, http.StatusOK, "byte by byte.", "so it is the secret")
+	b.Post(at, url.Values{"theirs": {strings.ReplaceAll(server, "\n", "\r\n")}}).Shows(t, http.StatusOK, "byte by byte.", "so the secret or its use is wrong")
 	b.Upload(at, "file", "signed.txt", strings.ReplaceAll(server, "\n", "\r\n")).Shows(t, http.StatusOK, "CR LF")
 	b.Post(at, nil).Shows(t, http.StatusUnprocessableEntity, "Paste the string")
 	stranger := w.SignIn(t, w.NewLogin(t, "stranger", "owner", other.OperatorID))

@@ -10,6 +10,7 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/e2e"
 	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
@@ -29,15 +30,15 @@ func TestBrowser_ReviewTakesTwoPeople(t *testing.T) {
 	tab.Press("Review queue")
 	tab.Sees("Sagar Cable")
 	tab.Check("console-review")
-	tab.Press(id)
-	tab.Sees("A second person has to agree before anything happens")
-	tab.Sees("No answer that counts")
+	tab.Click(`a[href="` + reviewed(id) + `"]`)
+	tab.Sees("It needs a second approval before anything changes")
+	tab.Sees("No valid response")
 	tab.Check("console-review-operation")
-	tab.Set("What the provider did", "confirmed")
-	tab.Fill("How you know", "Their service sees it under the customer's number.")
-	tab.Press("Propose it")
-	tab.Sees("Your proposal waits for a second person.")
-	tab.Sees("Take it back")
+	tab.Set("What did the provider do?", "confirmed")
+	tab.Fill("Evidence", "Their service sees it under the customer's number.")
+	tab.Press("Propose")
+	tab.Sees("Your proposal needs a second approval.")
+	tab.Sees("Withdraw")
 	tab.Check("console-review-proposed")
 	if before := w.LookUp(me, "the-big-one"); before.Text("status") != "needs_review" {
 		t.Errorf("one person has settled it: %s", before.Raw)
@@ -45,16 +46,16 @@ func TestBrowser_ReviewTakesTwoPeople(t *testing.T) {
 
 	second := looktest.New(t)
 	tabSignIn(w, second, ravi)
-	second.Sees("What needs a person")
+	second.Sees("Open tasks")
 	second.Open(w.URL("/console/review"))
-	second.Sees("Waits for a second person")
+	second.Sees("Needs a second approval")
 	second.Open(w.URL(reviewed(id)))
 	second.Sees("Their service sees it under the customer's number.")
 	w.Advance(6 * time.Minute)
 	second.Press("Approve and settle")
-	second.Sees("Is it still you?")
+	second.Sees("Confirm it is you")
 	second.Fill("Password", ravi.Password)
-	second.Press("Go on")
+	second.Press("Continue")
 	second.Sees("Approve and settle")
 	second.Press("Approve and settle")
 	second.Sees("Settled: it is charged, and the subscription runs.")
@@ -66,16 +67,16 @@ func TestBrowser_ReviewTakesTwoPeople(t *testing.T) {
 
 	second.Press("Audit log")
 	second.Sees("Proposal approved")
-	second.Press("Verify the chain of these")
-	second.Sees("The chain is whole here.")
+	second.Press("Verify the hash chain of these")
+	second.Sees("The hash chain is intact here.")
 	second.Check("console-audit-log")
 	second.Press("Operation in review settled")
-	second.Sees("Fits the action before it")
+	second.Sees("Matches previous action")
 	second.Sees("web:ravi")
 	second.Check("console-audit-log-entry")
 
 	second.Press("Health")
-	second.Sees("Its last answers")
+	second.Sees("Latest responses")
 	second.Check("console-health")
 }
 
@@ -95,28 +96,28 @@ func TestBrowser_PlanLifecycle(t *testing.T) {
 	tab.Fill("Id", "SPORTS-1")
 	tab.Fill("Name", "Sports")
 	tab.Fill("Price", "cheap")
-	tab.Press("Look at the change")
-	tab.Sees("Write a price in rupees, such as 349.00")
+	tab.Press("Review change")
+	tab.Sees("Enter a price in rupees, such as 349.00")
 	tab.Check("console-plan-form")
 	tab.Fill("Price", "275.50")
-	tab.Press("Look at the change")
-	tab.Sees("What will change")
-	tab.Press("Make it so")
-	tab.Sees("The plan is set.")
+	tab.Press("Review change")
+	tab.Sees("Changes")
+	tab.Press("Save changes")
+	tab.Sees("Plan saved.")
 	tab.Press("Change")
 	tab.Fill("Price", "299")
-	tab.Press("Look at the change")
+	tab.Press("Review change")
 	tab.Sees("₹275.50")
 	tab.Sees("₹299.00")
 	tab.Check("console-plan-preview")
-	tab.Press("Make it so")
+	tab.Press("Save changes")
 	tab.Sees("+₹23.50")
 	tab.Check("console-plan")
 	tab.Press("Retire")
-	tab.Sees("What was bought runs on until it expires.")
+	tab.Sees("Subscriptions run until they expire.")
 	tab.Check("console-plan-retire")
 	tab.Press("Retire it")
-	tab.Sees("The plan is retired.")
+	tab.Sees("Plan retired.")
 	if plans, err := w.Admin.PlanHistory(t.Context(), "SPORTS-1"); err != nil || len(plans) != 3 || !plans[0].Retired || plans[0].By != "web:admin" {
 		t.Errorf("the plan's history is %+v, %v", plans, err)
 	}
@@ -142,9 +143,9 @@ func TestBrowser_MonthClose(t *testing.T) {
 
 	w.Advance(month.Ends().Add(time.Hour).Sub(w.Now()))
 	tabSignIn(w, tab, w.Demo.Admin)
-	tab.Sees("What needs a person")
+	tab.Sees("Open tasks")
 	tab.Open(w.URL("/console/commission?month=" + month.String()))
-	tab.Sees("is settled for good")
+	tab.Sees("is final")
 	tab.Click(`form[action="/console/commission/close"] button[type="submit"]`)
 	tab.Sees("is closed: ₹8.73.")
 	tab.Sees("is closed already.")
@@ -177,7 +178,7 @@ func TestReviewPage_SettlesOnceWithReason(t *testing.T) {
 	b := w.SignIn(t, w.NewLogin(t, "asha", login.Finance, 0))
 
 	b.Post(page+"/settle", url.Values{"verdict": {"maybe"}, "reason": {"  "}}).Shows(t, http.StatusUnprocessableEntity,
-		"Choose what the provider did.", "Write how you know")
+		"Select what the provider did.", "Enter the evidence")
 	b.Post(page+"/settle", url.Values{"verdict": {"rejected"}}).Shows(t, http.StatusUnprocessableEntity, `value="rejected" selected`)
 	b.Post(page+"/proposals/1/approve", nil).Shows(t, http.StatusNotFound)
 	b.Get(reviewed("CX0000")).Shows(t, http.StatusNotFound)
@@ -194,10 +195,17 @@ func TestReviewPage_SettlesOnceWithReason(t *testing.T) {
 	w.CheckAudit()
 
 	viewer := w.SignIn(t, w.NewLogin(t, "vani", login.Viewer, 0))
-	if seen := viewer.Get(page).Shows(t, http.StatusOK, "Every question to the provider"); strings.Contains(seen.Body, "<textarea") {
+	if seen := viewer.Get(page).Shows(t, http.StatusOK, "Provider calls"); strings.Contains(seen.Body, "<textarea") {
 		t.Error("a viewer is offered a form")
 	}
+	b.Get("/console/audit-log").Shows(t, http.StatusOK, "Wallet of Sagar Cable", "₹5,000.00", open.Text("transaction_id"), "₹349.00")
+	b.Get("/console/audit-log?q=sagar+cable").Shows(t, http.StatusOK, "Wallet of Sagar Cable", "Operator created")
 	b.Get("/console/audit-log?q=nothing+has+this").Shows(t, http.StatusOK, "No matching action")
-	b.Get("/console/audit-log?from=yesterday").Shows(t, http.StatusOK, "Write days as 2027-03-31.")
-	b.Get("/console/audit-log?action=review+settle&actor=web:asha&verify=yes").Shows(t, http.StatusOK, "Their service knows nothing of it.", "The chain is whole here.")
+	b.Get("/console/audit-log?from=yesterday").Shows(t, http.StatusOK, "Enter dates as 2027-03-31.")
+	if _, err := admin.NewService(w.Node.Store, w.Node.Vault, "cli:root", w.Now).Adjust(t.Context(), me.OperatorID, money.Paise(-12_50), "typed twice"); err != nil {
+		t.Fatal(err)
+	}
+	b.Get("/console/audit-log?actor=root+%28command+line%29").Shows(t, http.StatusOK, "root (command line)", "Wallet of Sagar Cable", "−₹12.50", "typed twice")
+	b.Get("/console/audit-log?action=review+settle&actor=name+of+asha").Shows(t, http.StatusOK, "Their service knows nothing of it.")
+	b.Get("/console/audit-log?action=review+settle&actor=web:asha&verify=yes").Shows(t, http.StatusOK, "Their service knows nothing of it.", "The hash chain is intact here.")
 }

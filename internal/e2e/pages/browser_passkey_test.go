@@ -45,14 +45,14 @@ func TestBrowser_Passkeys(t *testing.T) {
 		area, home, open string
 		required         bool
 	}{
-		{w.Demo.Admin, "console", "What needs a person", "/console/operators/1/whitelist", true},
+		{w.Demo.Admin, "console", "Open tasks", "/console/operators/1/whitelist", true},
 		{w.Demo.Operator, "panel", "₹10,000.00", "/panel/people", false},
 	} {
 		tab := looktest.New(t)
 		authenticator(tab)
 		signIn(tab, test.who)
 		if test.required {
-			tab.Sees("A password alone is not enough for your login.")
+			tab.Sees("Your login requires a second factor.")
 			tab.Press("Use a passkey instead")
 		} else {
 			tab.Sees(test.home)
@@ -63,11 +63,11 @@ func TestBrowser_Passkeys(t *testing.T) {
 		tab.Check(test.area + "-passkey-new")
 		tab.Fill("Name of the passkey", "My laptop")
 		tab.Fill("Password", test.who.Password)
-		tab.Press("Go on")
+		tab.Press("Continue")
 		tab.Sees("Create the passkey")
 		tab.Check(test.area + "-passkey-create")
 		tab.Press("Create the passkey")
-		tab.Sees("Keep your recovery codes")
+		tab.Sees("Save your recovery codes")
 		tab.Open(at("/account/"))
 		tab.Sees("My laptop")
 		tab.Check(test.area + "-passkey-account")
@@ -78,21 +78,21 @@ func TestBrowser_Passkeys(t *testing.T) {
 		tab.Sees(usePasskey)
 		tab.Check(test.area + "-passkey-code")
 		tab.Press(usePasskey)
-		tab.Sees("Since you last signed in, how you sign in was changed.")
+		tab.Sees("Your sign-in settings were changed since you last signed in.")
 		tab.Sees("The passkey My laptop was added on")
 		tab.Check(test.area + "-passkey-told")
-		tab.Press("I know about this")
-		tab.Until("the notice is gone", `!document.body.innerText.includes("Since you last signed in")`)
+		tab.Press("Dismiss")
+		tab.Until("the notice is gone", `!document.body.innerText.includes("since you last signed in")`)
 
 		w.Advance(6 * time.Minute)
 		tab.Open(at("/step-up?to=%2Faccount%2F"))
-		tab.Sees("Is it still you?")
+		tab.Sees("Confirm it is you")
 		tab.Fill("Password", test.who.Password)
 		tab.Check(test.area + "-passkey-step-up")
 		tab.Press(usePasskey)
 		tab.Sees("Your account")
 		if test.required {
-			tab.Until("the last second factor cannot be removed", `!document.body.innerText.includes("Remove it")`)
+			tab.Until("the last second factor cannot be removed", `!document.body.innerText.includes("Remove")`)
 			tab.Press("हिन्दी")
 			tab.Sees("पासकी")
 			tab.Check("console-passkey-account-hindi")
@@ -100,12 +100,12 @@ func TestBrowser_Passkeys(t *testing.T) {
 			tab.Check("console-passkey-new-hindi")
 			continue
 		}
-		tab.Press("Remove it")
+		tab.Press("Remove")
 		tab.Sees("Remove a passkey")
 		tab.Check(test.area + "-passkey-remove")
 		tab.Fill("Password", test.who.Password)
 		tab.Press(usePasskey)
-		tab.Sees("The passkey is removed, and your other devices are signed out.")
-		tab.Sees("It is not set up.")
+		tab.Sees("Passkey removed. Your other devices were signed out.")
+		tab.Sees("Not set up.")
 	}
 }

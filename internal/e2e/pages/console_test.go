@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -19,11 +20,15 @@ func TestConsole_FormSentTwiceMovesMoneyOnce(t *testing.T) {
 	b := w.SignIn(t, w.NewLogin(t, "fina", login.Finance, 0))
 	wallet := w.OperatorPage("/wallet")
 
-	topUp := url.Values{"form": {"top-up"}, "amount": {"₹1,250.50"}, "reference": {"NEFT-77"}}
+	topUp := url.Values{"form": {"top-up"}, "step": {"confirm"}, "amount": {"₹1,250.50"}, "reference": {"NEFT-77"}}
 	b.Post(wallet+"/top-up", topUp).RedirectsTo(t, wallet)
-	b.Get(wallet).Shows(t, http.StatusOK, "₹1,250.50 were credited. The wallet now holds ₹11,250.50.", "Top-up NEFT-77")
+	b.Get(wallet).Shows(t, http.StatusOK, "₹1,250.50 credited. The wallet balance is now ₹11,250.50.", "Top-up NEFT-77")
 	b.Post(wallet+"/top-up", topUp).RedirectsTo(t, wallet)
-	b.Get(wallet).Shows(t, http.StatusOK, "This was done before, so nothing was moved now.", "₹11,250.50")
+	b.Get(wallet).Shows(t, http.StatusOK, "This was already done; no money was moved now.", "₹11,250.50")
+	asked := b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"1250.50"}, "reference": {"neft-77"}}).Shows(t, http.StatusOK, "₹1,250.50 was credited under this reference on", "nothing will be credited.")
+	if strings.Contains(asked.Body, `value="confirm"`) {
+		t.Error("a reference that was credited is offered to be credited")
+	}
 	topUp.Set("amount", "9.00")
 	b.Post(wallet+"/top-up", topUp).Shows(t, http.StatusUnprocessableEntity, "NEFT-77 was used before", `value="9.00"`)
 
@@ -31,13 +36,52 @@ func TestConsole_FormSentTwiceMovesMoneyOnce(t *testing.T) {
 	if voucher == nil {
 		t.Fatal("the form for adjustments has no voucher")
 	}
-	adjust := url.Values{"form": {"adjust"}, "direction": {"take"}, "amount": {"250.50"}, "reason": {"Entered too high"}, "once": {voucher[1]}}
+	adjust := url.Values{"form": {"adjust"}, "step": {"confirm"}, "direction": {"take"}, "amount": {"250.50"}, "reason": {"Entered too high"}, "once": {voucher[1]}}
 	b.Post(wallet+"/adjust", adjust).RedirectsTo(t, wallet)
 	b.Post(wallet+"/adjust", adjust).RedirectsTo(t, wallet)
-	b.Get(wallet).Shows(t, http.StatusOK, "This form was sent before", "₹11,000.00")
+	b.Get(wallet).Shows(t, http.StatusOK, "This form was already sent", "₹11,000.00")
 	adjust.Del("once")
-	b.Post(wallet+"/adjust", adjust).Shows(t, http.StatusUnprocessableEntity, "The form was not complete.")
+	b.Post(wallet+"/adjust", adjust).Shows(t, http.StatusUnprocessableEntity, "The form was incomplete.")
 	b.Get(wallet).Shows(t, http.StatusOK, "₹11,000.00", "Adjustment: Entered too high (voucher "+voucher[1]+")")
+}
+
+// A top-up and an adjustment are shown once more, and posted when they are agreed to.
+func TestConsole_WalletFormAsksOnceMore(t *testing.T) {
+	w := e2e.NewEnv(t, "panel.staff_totp=false", "approval.above=20000.00")
+	b := w.SignIn(t, w.NewLogin(t, "fina", login.Finance, 0))
+	wallet := w.OperatorPage("/wallet")
+	ask := func(form url.Values, want ...string) url.Values {
+		t.Helper()
+		action := wallet + "/" + form.Get("form")
+		w.CheckUnchanged("the question about "+form.Get("form"), func() {
+			b.Post(action, form).Shows(t, http.StatusOK, append(want, "Nothing is posted yet", `name="step" value="confirm"`)...)
+			agreed := maps.Clone(form)
+			agreed.Set("step", "edit")
+			b.Post(action, agreed).Shows(t, http.StatusOK, `value="`+form.Get("amount")+`"`, "Latest ledger entries")
+		})
+		return form
+	}
+	topUp := ask(url.Values{"form": {"top-up"}, "amount": {"₹1,250.50"}, "reference": {"NEFT-77"}},
+		"₹1,250.50 to Demo Cable, NEFT-77", "₹11,250.50", "Credit ₹1,250.50", `name="amount" value="1250.50"`)
+	topUp.Set("step", "confirm")
+	b.Post(wallet+"/top-up", topUp).RedirectsTo(t, wallet)
+	b.Get(wallet).Shows(t, http.StatusOK, "₹1,250.50 credited. The wallet balance is now ₹11,250.50.")
+
+	voucher := formVoucher.FindStringSubmatch(b.Get(wallet).Body)
+	if voucher == nil {
+		t.Fatal("the form for adjustments has no voucher")
+	}
+	adjust := ask(url.Values{"form": {"adjust"}, "direction": {"take"}, "amount": {"250.50"}, "reason": {"Entered too high"}, "once": {voucher[1]}},
+		"₹250.50 from Demo Cable", "Entered too high", "₹11,000.00", "Deduct ₹250.50", `value="`+voucher[1]+`"`)
+	adjust.Set("step", "confirm")
+	b.Post(wallet+"/adjust", adjust).RedirectsTo(t, wallet)
+	b.Get(wallet).Shows(t, http.StatusOK, "The wallet balance is now ₹11,000.00.")
+
+	ask(url.Values{"form": {"top-up"}, "amount": {"20000.01"}, "reference": {"NEFT-78"}},
+		"This is above ₹20,000.00. It needs a second approval.", "Propose ₹20,000.01")
+	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"much"}, "reference": {""}}).Shows(t, http.StatusUnprocessableEntity,
+		"Enter an amount in rupees", "This is required.")
+	w.CheckAudit()
 }
 
 func TestConsole_LargeAmountTakesTwoPeople(t *testing.T) {
@@ -46,11 +90,11 @@ func TestConsole_LargeAmountTakesTwoPeople(t *testing.T) {
 	wallet := w.OperatorPage("/wallet")
 	propose := func(reference string) {
 		t.Helper()
-		maker.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"100.01"}, "reference": {reference}}).RedirectsTo(t, wallet)
+		maker.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "step": {"confirm"}, "amount": {"100.01"}, "reference": {reference}}).RedirectsTo(t, wallet)
 	}
 
 	propose("R-1")
-	maker.Get(wallet).Shows(t, http.StatusOK, "It now waits for somebody else to approve it.", "₹10,000.00", "R-1")
+	maker.Get(wallet).Shows(t, http.StatusOK, "needs a second approval.", "₹10,000.00", "R-1")
 	maker.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "somebody else has to approve it")
 	maker.Post("/console/approvals/1/decline", url.Values{"reason": {"no"}}).Shows(t, http.StatusUnprocessableEntity, "withdraw it instead")
 	if own := maker.Get("/console/approvals"); strings.Contains(own.Body, "/approve") {
@@ -58,12 +102,12 @@ func TestConsole_LargeAmountTakesTwoPeople(t *testing.T) {
 	}
 	checker.Get("/console/").Shows(t, http.StatusOK, "Top up the wallet", "₹100.01")
 	checker.Post("/console/approvals/1/approve", nil).RedirectsTo(t, "/console/approvals")
-	checker.Get("/console/approvals").Shows(t, http.StatusOK, "Approved, and carried out with that.", "R-1", "maker (web)", "checker (web)")
+	checker.Get("/console/approvals").Shows(t, http.StatusOK, "Approved and carried out.", "R-1", "Name of maker", "Name of checker")
 	checker.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "was approved already")
 	maker.Get(wallet).Shows(t, http.StatusOK, "₹10,100.01")
 
 	propose("R-2")
-	checker.Post("/console/approvals/2/decline", nil).Shows(t, http.StatusUnprocessableEntity, "Say why")
+	checker.Post("/console/approvals/2/decline", nil).Shows(t, http.StatusUnprocessableEntity, "Enter a reason")
 	checker.Post("/console/approvals/2/decline", url.Values{"reason": {"There is no such payment."}}).RedirectsTo(t, "/console/approvals")
 	propose("R-3")
 	maker.Post("/console/approvals/3/withdraw", url.Values{"reason": {"Typed it wrong."}}).RedirectsTo(t, "/console/approvals")
@@ -114,7 +158,7 @@ func TestConsole_OffersPermittedActions(t *testing.T) {
 		login.Support: {"/keys/1/revoke", "/whitelist/add", "/whitelist/remove"},
 		login.Finance: {"/wallet/top-up", "/wallet/adjust"},
 		login.Administrator: {
-			"/status", "/api", "/rate-limit", "/low-balance", "/commission", "/second-factor", "/wallet/top-up", "/wallet/adjust", "/keys",
+			"/status", "/api", "/rate-limit", "/low-balance", "/commission", "/second-factor", "/receipt-details", "/wallet/top-up", "/wallet/adjust", "/keys",
 			"/keys/1/rotate", "/keys/1/permissions", "/keys/1/revoke", "/whitelist/add", "/whitelist/remove", "/logins",
 		},
 	}

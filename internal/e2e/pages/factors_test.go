@@ -99,7 +99,7 @@ func TestSecondFactor_CopiedCookieCannotChangeIt(t *testing.T) {
 		form := offer.HiddenFields()
 		form.Set("credential", string(device.Create(options(t, offer))))
 		b.Post("/account/passkeys", form).RedirectsTo(t, "/account/")
-		shown := b.Get("/account/").Shows(t, http.StatusOK, "The passkey is added", "Phone &lt;1&gt;", "panel.example.com", "never used")
+		shown := b.Get("/account/").Shows(t, http.StatusOK, "Passkey added.", "Phone &lt;1&gt;", "panel.example.com", "never used")
 		remove := passkeyRemove.FindString(shown.Body)
 
 		// A sign-in, and the copy of its cookie while it is fresh.
@@ -108,7 +108,7 @@ func TestSecondFactor_CopiedCookieCannotChangeIt(t *testing.T) {
 		other.SignIn(who.Username, who.Password).RedirectsTo(t, "/sign-in/code")
 		page := other.Get("/sign-in/code").Shows(t, http.StatusOK, "Use a passkey instead of a code")
 		other.Post("/sign-in/code", url.Values{"passkey": {string(device.Use(options(t, page)))}}).RedirectsTo(t, "/")
-		other.Get("/account/").Shows(t, http.StatusOK, "Since you last signed in, how you sign in was changed.", "Codes from an app were set up on", "The passkey Phone &lt;1&gt; was added on")
+		other.Get("/account/").Shows(t, http.StatusOK, "Your sign-in settings were changed since you last signed in.", "An authenticator app was set up on", "The passkey Phone &lt;1&gt; was added on")
 		thief = copied(t, other)
 		attack(t, other, who.Password, remove)
 		person, err := w.Admin.LoginNamed(context.Background(), who.Username)
@@ -119,14 +119,14 @@ func TestSecondFactor_CopiedCookieCannotChangeIt(t *testing.T) {
 		// The owner has the password and the passkey.
 		page = other.Get("/account/recovery-codes").Shows(t, http.StatusOK)
 		other.Post("/account/recovery-codes", url.Values{"password": {who.Password}, "passkey": {string(device.Use(options(t, page)))}}).
-			Shows(t, http.StatusOK, "Keep your recovery codes")
+			Shows(t, http.StatusOK, "Save your recovery codes")
 		for what, gone := range map[string]*e2e.Browser{"the copy": thief, "the session from before": b} {
 			if got := gone.Get("/account/"); got.Status != http.StatusSeeOther || !strings.HasPrefix(got.Location, "/sign-in") {
 				t.Errorf("%s: %d to %q; want it signed out", what, got.Status, got.Location)
 			}
 		}
 		other.Post("/account/changes/seen", url.Values{"back": {"/account/"}}).RedirectsTo(t, "/account/")
-		if strings.Contains(other.Get("/account/").Body, "Since you last signed in") {
+		if strings.Contains(other.Get("/account/").Body, "since you last signed in") {
 			t.Error("an acknowledged change is shown again")
 		}
 
@@ -143,7 +143,7 @@ func TestSecondFactor_CopiedCookieCannotChangeIt(t *testing.T) {
 		// The session that made the changes cannot hide them.
 		other.Post("/account/changes/seen", url.Values{"back": {"/account/"}}).RedirectsTo(t, "/account/")
 		next := w.SignIn(t, who)
-		next.Get("/account/").Shows(t, http.StatusOK, "New recovery codes were made on", "Codes from an app were removed on", "The passkey Phone &lt;1&gt; was removed on")
+		next.Get("/account/").Shows(t, http.StatusOK, "New recovery codes were created on", "The authenticator app was removed on", "The passkey Phone &lt;1&gt; was removed on")
 	}
 	w.CheckAudit()
 }
@@ -158,17 +158,17 @@ func TestSecondFactor_ResetRemovesPasskeys(t *testing.T) {
 	offer := b.Post("/account/passkeys/new", url.Values{"name": {"Key"}, "password": {who.Password}}).Shows(t, http.StatusOK)
 	form := offer.HiddenFields()
 	form.Set("credential", string(device.Create(options(t, offer))))
-	b.Post("/account/passkeys", form).Shows(t, http.StatusOK, "Keep your recovery codes")
+	b.Post("/account/passkeys", form).Shows(t, http.StatusOK, "Save your recovery codes")
 	person, err := w.Admin.LoginNamed(t.Context(), "meena")
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := "/console/staff/" + strconv.FormatInt(person.ID, 10)
 	staff := w.SignIn(t, w.Demo.Admin)
-	staff.Get(at).Shows(t, http.StatusOK, "Take the second factor away")
+	staff.Get(at).Shows(t, http.StatusOK, "Remove second factor")
 	staff.Post(at+"/reset-second-factor", nil).RedirectsTo(t, at)
 	b.Get("/account/").RedirectsTo(t, "/sign-in?to=%2Faccount%2F")
-	w.SignIn(t, who).Get("/console/").Shows(t, http.StatusOK, "Your second factor was taken away on", "web:"+w.Demo.Admin.Username)
+	w.SignIn(t, who).Get("/console/").Shows(t, http.StatusOK, "Your second factor was removed on", "by Demo Administrator.")
 	w.CheckAudit()
 }
 
@@ -177,6 +177,6 @@ func TestPasskeys_NeedAName(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewEnv(t)
 	b := w.SignIn(t, w.Demo.Operator)
-	b.Get("/account/passkeys/new").Shows(t, http.StatusOK, "Passkeys need an address with a name", "https://localhost:")
-	b.Post("/account/passkeys/new", url.Values{"name": {"Key"}, "password": {w.Demo.Operator.Password}}).Shows(t, http.StatusUnprocessableEntity, "Passkeys need an address with a name")
+	b.Get("/account/passkeys/new").Shows(t, http.StatusOK, "Passkeys need a host name", "https://localhost:")
+	b.Post("/account/passkeys/new", url.Values{"name": {"Key"}, "password": {w.Demo.Operator.Password}}).Shows(t, http.StatusUnprocessableEntity, "Passkeys need a host name")
 }

@@ -27,7 +27,7 @@ func TestFailedAuth_PageNamesOperator(t *testing.T) {
 	staff, owner := w.SignIn(t, w.Demo.Admin), w.SignIn(t, w.Demo.Operator)
 	other := w.SignIn(t, w.NewLogin(t, "neighbour", login.Owner, neighbour.OperatorID))
 	const page, keys = "/console/failed-authentication", "/panel/keys"
-	staff.Get(page).Shows(t, http.StatusOK, "No call failed to authenticate", "No address was throttled")
+	staff.Get(page).Shows(t, http.StatusOK, "No failed calls", "No address was throttled")
 	log := &securityReader{t: t, read: w.Log.String}
 	log.skip()
 
@@ -66,7 +66,7 @@ func TestFailedAuth_PageNamesOperator(t *testing.T) {
 		t.Errorf("the security log says %s; want %s", byKey, want)
 	}
 
-	got := staff.Get(page).Shows(t, http.StatusOK, "2001:db8:7::/64", "Throttled", "60 seconds more", "192.0.2.7", "Neighbour Cable",
+	got := staff.Get(page).Shows(t, http.StatusOK, "2001:db8:7::/64", "Throttled", "60 seconds left", "192.0.2.7", "Neighbour Cable",
 		access.Hint(broken.Key), access.Hint(neighbour.Key), "INVALID_SIGNATURE", "TIMESTAMP_EXPIRED", "INVALID_API_KEY", "unknown or missing", "of 6")
 	if n := strings.Count(got.Body, "2001:db8:7::/64"); n != 6 {
 		t.Errorf("the /64 is in %d rows; want one a key, now and in the last 24 hours", n)
@@ -74,8 +74,8 @@ func TestFailedAuth_PageNamesOperator(t *testing.T) {
 	for b, rows := range map[*e2e.Browser]struct {
 		shows, hides []string
 	}{
-		owner: {[]string{"2001:db8:7::/64", "60 seconds more", "192.0.2.7", access.Hint(broken.Key), "INVALID_SIGNATURE"}, []string{access.Hint(neighbour.Key), "TIMESTAMP_EXPIRED", "INVALID_API_KEY", "Neighbour Cable"}},
-		other: {[]string{"2001:db8:7::/64", "60 seconds more", access.Hint(neighbour.Key), "TIMESTAMP_EXPIRED"}, []string{access.Hint(broken.Key), "INVALID_SIGNATURE", "INVALID_API_KEY", "192.0.2.7"}},
+		owner: {[]string{"2001:db8:7::/64", "60 seconds left", "192.0.2.7", access.Hint(broken.Key), "INVALID_SIGNATURE"}, []string{access.Hint(neighbour.Key), "TIMESTAMP_EXPIRED", "INVALID_API_KEY", "Neighbour Cable"}},
+		other: {[]string{"2001:db8:7::/64", "60 seconds left", access.Hint(neighbour.Key), "TIMESTAMP_EXPIRED"}, []string{access.Hint(broken.Key), "INVALID_SIGNATURE", "INVALID_API_KEY", "192.0.2.7"}},
 	} {
 		body := b.Get(keys).Shows(t, http.StatusOK, append(rows.shows, "Calls that failed to authenticate", "Failed with your keys")...).Body
 		for _, hidden := range rows.hides {
@@ -102,6 +102,6 @@ func TestFailedAuth_PageNamesOperator(t *testing.T) {
 
 	w.Advance(time.Minute)
 	w.Expect("after Retry-After", from(neighbour, "2001:db8:7::9"), fault.OK)
-	staff.Get(page).Shows(t, http.StatusOK, "No call failed to authenticate", "Throttled in the last 24 hours", "2001:db8:7::/64", "Neighbour Cable")
+	staff.Get(page).Shows(t, http.StatusOK, "No failed calls", "Throttled in the last 24 hours", "2001:db8:7::/64", "Neighbour Cable")
 	owner.Get(keys).Shows(t, http.StatusOK, "2001:db8:7::/64", "Not throttled", "throttled once in the last 24 hours")
 }

@@ -5,8 +5,10 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/e2e"
 	"github.com/coaxhq/coax/internal/subscription"
 	"github.com/coaxhq/coax/internal/web/look/looktest"
@@ -44,27 +46,27 @@ func TestMaintenance_BulkRenewalWaitsForItsOperator(t *testing.T) {
 	b.Post(draft+"/start", nil).RedirectsTo(t, draft)
 	b.Get(draft).Shows(t, http.StatusOK, stopped+" Nothing was charged; try again later.")
 	b.Post(list+"/continue", nil).RedirectsTo(t, list)
-	b.Get(list).Shows(t, http.StatusOK, stopped+" Nothing was charged; try again later.", "It was interrupted, and waits for you")
-	staff.Get("/console/health").Shows(t, http.StatusOK, "Maintenance mode is on: no new operations anywhere.</strong> Since "+w.Now().In(subscription.IST).Format("2 Jan 2006, 15:04")+", by test: Restore of the store", "Bulk renewals that wait for their operators")
+	b.Get(list).Shows(t, http.StatusOK, stopped+" Nothing was charged; try again later.", "Interrupted, waiting for you")
+	staff.Get("/console/health").Shows(t, http.StatusOK, "Maintenance mode is on: new operations are stopped.</strong> Since "+w.Now().In(subscription.IST).Format("2 Jan 2006, 15:04")+", by test: Restore of the store", "Bulk renewals waiting for their operators")
 	if got := w.Metric("coax_bulk_jobs_interrupted"); got != 1 {
 		t.Errorf("coax_bulk_jobs_interrupted is %v; want 1", got)
 	}
 
 	maintain(t, w, false)
-	page := b.Get(list).Shows(t, http.StatusOK, "It was interrupted, and waits for you", "Continue", "Stop")
+	page := b.Get(list).Shows(t, http.StatusOK, "Interrupted, waiting for you", "Continue", "Stop")
 	if strings.Contains(page.Body, "&lt;") {
 		t.Error("the page shows markup as text")
 	}
 	if strings.Contains(page.Body, stopped) {
 		t.Error("the page still says that operations are stopped")
 	}
-	b.Get("/panel/bulk").Shows(t, http.StatusOK, "Waits for confirmation")
-	if file := b.Get(list + "/csv").Body; !strings.Contains(file, "Waits for confirmation") || strings.Contains(file, "Queued") {
+	b.Get("/panel/bulk").Shows(t, http.StatusOK, "Awaiting confirmation")
+	if file := b.Get(list + "/csv").Body; !strings.Contains(file, "Awaiting confirmation") || strings.Contains(file, "Queued") {
 		t.Errorf("the file does not say that rows wait:\n%s", file)
 	}
 	b.Post(list+"/continue", nil).RedirectsTo(t, list)
 	w.WaitUntil("it is finished", func() bool { return strings.Contains(b.Get(list).Body, "Finished") })
-	b.Get(list).Shows(t, http.StatusOK, "Continued by web:"+w.Demo.Operator.Username)
+	b.Get(list).Shows(t, http.StatusOK, "Continued by Demo Operator on ")
 	if cost := before - w.WalletPaise(me)[0]; cost != 5*199_00 {
 		t.Errorf("%d paise were charged; want five renewals", cost)
 	}
@@ -81,7 +83,7 @@ func TestBrowser_Maintenance(t *testing.T) {
 	list := b.Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).Location
 	tab := looktest.New(t)
 	tabSignIn(w, tab, w.Demo.Operator)
-	tab.Sees("Good day")
+	tab.Sees("Welcome")
 	w.ControlSimulator("status", `{"mode":"slow"}`)
 	b.Post(list+"/start", nil).RedirectsTo(t, list)
 	maintain(t, w, true)
@@ -104,7 +106,7 @@ func TestBrowser_Maintenance(t *testing.T) {
 	tab.Sees("Nothing was charged; try again later.")
 	tab.Check("panel-maintenance-renew")
 	tab.Open(w.URL(list))
-	tab.Sees("It was interrupted, and waits for you")
+	tab.Sees("Interrupted, waiting for you")
 	tab.Check("panel-maintenance-bulk")
 
 	console := looktest.New(t)
@@ -112,18 +114,42 @@ func TestBrowser_Maintenance(t *testing.T) {
 	console.Sees("Restore of the store")
 	console.Check("console-maintenance-home")
 	console.Open(w.URL("/console/health"))
-	console.Sees("Bulk renewals that wait for their operators")
+	console.Sees("Bulk renewals waiting for their operators")
 	console.Check("console-maintenance-health")
 
 	maintain(t, w, false)
 	tab.Open(w.URL(list))
 	tab.Press("Stop")
-	tab.Sees("What had not begun is cancelled.")
+	tab.Sees("The remaining rows are cancelled.")
 	tab.Open(w.URL("/account/"))
 	tab.Press("हिन्दी")
 	tab.Sees("आपका खाता")
 	maintain(t, w, true)
 	tab.Open(w.URL("/panel/activate"))
-	tab.Sees("रखरखाव के कारण नए काम रुके हैं।")
+	tab.Sees("मेंटेनेंस के कारण नए ऑपरेशन रुके हैं।")
 	tab.Check("panel-maintenance-hindi")
+}
+
+// Every page of the console says that the store was restored, and a session of the copy is over.
+func TestConsole_SaysThatTheStoreWasRestored(t *testing.T) {
+	w := e2e.NewEnv(t)
+	old := w.SignIn(t, w.Demo.Admin)
+	_, err := w.Node.Store.RecordRestore(t.Context(), admin.NewRestoreAction(w.Now()), admin.Restore{Since: w.Now().Add(-time.Hour), How: "its mark is 7"}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := old.Get("/console/"); got.Status == http.StatusOK {
+		t.Errorf("a session from before the restore still opens pages:\n%s", got.Body)
+	}
+	staff, b := w.SignIn(t, w.Demo.Admin), w.SignIn(t, w.Demo.Operator)
+	const said = "The store was restored from a backup: new operations are stopped until it has been compared with the provider."
+	staff.Get("/console/").Shows(t, http.StatusOK, said, "the store was restored: its mark is 7")
+	staff.Get("/console/health").Shows(t, http.StatusOK, said, "Restored from a backup", "Compare with the provider from")
+	b.Get("/panel/").Shows(t, http.StatusOK, "New operations are stopped for maintenance.")
+	if err := w.Admin.EndMaintenance(t.Context(), true, "compared"); err != nil {
+		t.Fatal(err)
+	}
+	if got := staff.Get("/console/health"); strings.Contains(got.Body, said) || strings.Contains(got.Body, "Restored from a backup") {
+		t.Errorf("the page still says so after it was accepted:\n%s", got.Body)
+	}
 }

@@ -48,7 +48,7 @@ func TestForm_SentTwiceCreatesOnce(t *testing.T) {
 		t.Errorf("there were %d keys and are %d; want one more", before, len(keys))
 	}
 	issue.Del("once")
-	b.Post(w.OperatorPage("/keys"), issue).Shows(t, http.StatusUnprocessableEntity, "The form was not complete.")
+	b.Post(w.OperatorPage("/keys"), issue).Shows(t, http.StatusUnprocessableEntity, "The form was incomplete.")
 
 	rotate := url.Values{"form": {"rotate"}, "grace": {"2"}, "once": {b.Get(w.OperatorPage("/keys/1")).HiddenFields().Get("once")}}
 	b.Post(w.OperatorPage("/keys/1/rotate"), rotate).Shows(t, http.StatusOK, "This is shown once.")
@@ -78,7 +78,7 @@ func TestForm_SentTwiceCreatesOnce(t *testing.T) {
 	}
 	first := b.Post("/console/new-operator", made)
 	b.Post("/console/new-operator", made).RedirectsTo(t, first.Location)
-	b.Get(first.Location).Shows(t, http.StatusOK, "It was not made twice.")
+	b.Get(first.Location).Shows(t, http.StatusOK, "It was not created twice.")
 	operators, err := w.Admin.Operators(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestForm_SentTwiceCreatesOnce(t *testing.T) {
 	plan := url.Values{"id": {"SPORTS-1"}, "name": {"Sports"}, "price": {"275.50"}, "months": {"1"}, "type": {"standard"}, "main": {"TV-BASIC"}}
 	b.Post("/console/catalogue/new", plan).RedirectsTo(t, "/console/catalogue/plans/SPORTS-1")
 	b.Post("/console/catalogue/new", plan).RedirectsTo(t, "/console/catalogue/plans/SPORTS-1")
-	b.Get("/console/catalogue/plans/SPORTS-1").Shows(t, http.StatusOK, "The plan is like that already.")
+	b.Get("/console/catalogue/plans/SPORTS-1").Shows(t, http.StatusOK, "The plan already has these values.")
 	plan.Set("price", "280")
 	b.Post("/console/catalogue/new", plan).Shows(t, http.StatusUnprocessableEntity, "There is a plan with that id already.")
 	w.CheckAudit()
@@ -136,11 +136,11 @@ func TestForm_PasswordSentTwiceReplacesOnce(t *testing.T) {
 	b := w.SignIn(t, w.Demo.Operator)
 	at := "/panel/subscribers/" + id + "/password"
 	form := b.Get(at).Shows(t, http.StatusOK).HiddenFields()
-	b.Post(at, form).Shows(t, http.StatusOK, "The new password holds.", "copyable-value")
-	if second := b.Post(at, form).Shows(t, http.StatusOK, "This form was sent before, and the password was replaced then."); shownOnce.MatchString(second.Body) {
+	b.Post(at, form).Shows(t, http.StatusOK, "The password was changed.", "copyable-value")
+	if second := b.Post(at, form).Shows(t, http.StatusOK, "This form was already sent, and the password was replaced then."); shownOnce.MatchString(second.Body) {
 		t.Error("another password is shown")
 	}
-	b.Post(at, nil).Shows(t, http.StatusUnprocessableEntity, "The form was not complete.")
+	b.Post(at, nil).Shows(t, http.StatusUnprocessableEntity, "The form was incomplete.")
 	entries, err := w.Admin.FindAuditEntries(t.Context(), admin.AuditQuery{Action: admin.CustomerPasswordReset, Limit: 10})
 	if err != nil || len(entries.Entries) != 1 {
 		t.Errorf("the password was replaced %d times, %v; want once", len(entries.Entries), err)
@@ -167,11 +167,11 @@ func TestRefusal_InHindi(t *testing.T) {
 	b := w.SignIn(t, w.NewLogin(t, "asha", login.Administrator, 0))
 	b.Post("/account/language", url.Values{"language": {"hi"}}).RedirectsTo(t, "/account/")
 	b.Post(w.OperatorPage("/whitelist/add"), url.Values{"form": {"add"}, "address": {"10.0.0.0/8"}}).Shows(t, http.StatusUnprocessableEntity,
-		"यह नहीं किया गया", "रेंज /24 से चौड़ी है")
+		"यह नहीं हो सका", "रेंज /24 से चौड़ी है")
 	wallet := w.OperatorPage("/wallet")
-	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"5.00"}, "reference": {"N-1"}}).RedirectsTo(t, wallet)
-	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"6.00"}, "reference": {"N-1"}}).Shows(t, http.StatusUnprocessableEntity,
-		"संदर्भ N-1 पहले, N-1 के रूप में, ₹5.00 के लिए इस्तेमाल हो चुका है")
+	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "step": {"confirm"}, "amount": {"5.00"}, "reference": {"N-1"}}).RedirectsTo(t, wallet)
+	b.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "step": {"confirm"}, "amount": {"6.00"}, "reference": {"N-1"}}).Shows(t, http.StatusUnprocessableEntity,
+		"रेफ़रेंस N-1 पहले, N-1 के रूप में, ₹5.00 के लिए इस्तेमाल हो चुका है")
 	b.Post(w.OperatorPage("/logins"), url.Values{
 		"form": {"create"}, "name": {strings.Repeat("x", 101)}, "username": {"meera"}, "role": {"owner"}, "once": {"ABCDEFGH2345"},
 	}).Shows(t, http.StatusUnprocessableEntity, "नाम: 101 अक्षर हैं; 1 से 100 दें।")

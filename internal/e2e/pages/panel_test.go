@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -47,7 +48,6 @@ func TestPanel_RenewalSentTwentyTimesChargesOnce(t *testing.T) {
 	if w.ProviderOrders() != 2 {
 		t.Errorf("the provider got %d orders; want the activation and one renewal", w.ProviderOrders())
 	}
-
 	// The same form with other values is not a replay.
 	other := maps.Clone(form)
 	other.Set("plan_id", "FAMILY-1")
@@ -59,23 +59,51 @@ func TestPanel_RenewalSentTwentyTimesChargesOnce(t *testing.T) {
 	w.CheckAudit()
 }
 
+// Two clerks do not charge a customer twice: the form tells the second one of the renewal.
+func TestPanel_RecentRenewalIsShownBeforeTheNext(t *testing.T) {
+	w := e2e.NewEnv(t)
+	me := w.DemoCaller()
+	id := w.Activate(me, "9812345678", "BASIC-1")
+	renew, advance := "/panel/subscribers/"+id+"/renew", "/panel/subscribers/"+id+"/advance-renew?plan_id=FAMILY-1"
+	b := w.SignIn(t, w.Demo.Operator)
+	b.Get(renew).Shows(t, http.StatusOK, "days left</strong> Renewed again, it expires on ")
+	if renewed := w.Operate(me, "renew", "by-a-clerk", e2e.Order{"subscriber_id": id, "plan_id": "BASIC-1"}); renewed.Code != fault.OK {
+		t.Fatalf("renew: %s", renewed.Code)
+	}
+	w.Advance(3 * time.Minute) // until then it is refused as a duplicate
+	recent := regexp.MustCompile(`Renewed (today|yesterday) at \d\d:\d\d \(.+, ₹199\.00\)\.</strong> Renewed again, it expires on `)
+	for _, path := range []string{renew, advance} {
+		if page := b.Get(path).Shows(t, http.StatusOK); !recent.MatchString(page.Body) {
+			t.Errorf("%s does not show the renewal just made", path)
+		}
+	}
+	w.Advance(25 * time.Hour)
+	if page := w.SignIn(t, w.Demo.Operator).Get(renew).Shows(t, http.StatusOK, "days left</strong>"); recent.MatchString(page.Body) {
+		t.Error("a renewal of more than 24 hours ago is shown as recent")
+	}
+}
+
 func TestPanel_ActivationShowsPasswordOnce(t *testing.T) {
 	w := e2e.NewEnv(t)
 	me := w.DemoCaller()
 	b := w.SignIn(t, w.Demo.Operator)
 	form := b.Get("/panel/activate").Shows(t, http.StatusOK).HiddenFields()
-	for name, value := range map[string]string{"full_name": "Asha Rao", "mobile": "9812345678", "plan_id": "BASIC-1", "address": "12 Lake Road\r\nKochi", "step": "preview"} {
+	for name, value := range map[string]string{"full_name": "Asha Rao", "mobile": "+91 98123-45678", "plan_id": "BASIC-1", "address": "12 Lake Road\r\nKochi", "step": "preview"} {
 		form.Set(name, value)
 	}
 	confirm := b.Post("/panel/activate", form).Shows(t, http.StatusOK, "₹9,801.00", "12 Lake Road\nKochi").HiddenFields()
 	confirm.Set("step", "confirm")
 	confirm.Set("address", "12 Lake Road\r\nKochi") // as a browser sends the line break of a hidden field
-	first := b.Post("/panel/activate", confirm).Shows(t, http.StatusOK, "The subscriber is activated.", `class="copyable-value"`)
+	first := b.Post("/panel/activate", confirm).Shows(t, http.StatusOK, "The subscriber is activated.")
+	password := regexp.MustCompile(`class="copyable-value">([^<]+)<`).FindStringSubmatch(first.Body)
+	if password == nil {
+		t.Fatalf("the page shows no password\n%s", first.Body)
+	}
 	again := b.Post("/panel/activate", confirm)
 	if again.Status != http.StatusSeeOther || !strings.Contains(first.Body, strings.TrimPrefix(again.Location, "/panel/transactions/")) {
 		t.Errorf("sent again it leads to %d %q; want the same transaction", again.Status, again.Location)
 	}
-	if page := b.Get(again.Location).Shows(t, http.StatusOK, "The subscriber is activated."); strings.Contains(page.Body, "copyable-value") {
+	if page := b.Get(again.Location).Shows(t, http.StatusOK, "The subscriber is activated."); strings.Contains(page.Body, password[1]) {
 		t.Error("the password is shown a second time")
 	}
 	if got := w.WalletPaise(me); got != [2]int64{1_000_000 - 19_900, 0} {
@@ -89,7 +117,11 @@ func TestPanel_ActivationShowsPasswordOnce(t *testing.T) {
 
 	// The number is taken now: the form shows the error and keeps the rest.
 	form.Set("key", b.Get("/panel/activate").HiddenFields().Get("key"))
-	b.Post("/panel/activate", form).Shows(t, http.StatusUnprocessableEntity, "This mobile number is registered already", `value="Asha Rao"`)
+	taken := b.Post("/panel/activate", form).Shows(t, http.StatusUnprocessableEntity,
+		"This mobile number is registered already", `value="Asha Rao"`, `href="/panel/subscribers/`+id+`"`)
+	if strings.Count(taken.Body, "This mobile number is registered already") != 1 {
+		t.Error("the form says twice that the number is taken")
+	}
 	w.CheckAudit()
 }
 
@@ -109,7 +141,7 @@ func TestPanel_Refusals(t *testing.T) {
 	w.CheckUnchanged("a key that no form has", func() {
 		foreign := maps.Clone(form)
 		foreign.Set("key", "activate-9812345678")
-		b.Post(renew, foreign).Shows(t, http.StatusUnprocessableEntity, "Look at it again before you agree.")
+		b.Post(renew, foreign).Shows(t, http.StatusUnprocessableEntity, "Check it again before you pay.")
 	})
 	w.CheckUnchanged("a plan that is not sold", func() {
 		unsold := maps.Clone(form)
@@ -135,13 +167,16 @@ func TestPanel_LowWalletWarning(t *testing.T) {
 	w.Advance(25 * 24 * time.Hour)
 
 	// Enough for the subscriber who expires in five days.
-	calm := w.SignIn(t, w.Demo.Operator).Get("/panel/").Shows(t, http.StatusOK, "₹199.00 fall due in 7 days", "Asha", "/renew")
+	calm := w.SignIn(t, w.Demo.Operator).Get("/panel/").Shows(t, http.StatusOK, "₹199.00 due in 7 days", "Asha", "/renew")
 	if strings.Contains(calm.Body, "The wallet is low.") || strings.Contains(calm.Body, "the wallet lasts until") {
 		t.Errorf("there is a warning for a sufficient wallet:\n%s", calm.Body)
 	}
 	until := w.Now().Add(5 * 24 * time.Hour).In(subscription.IST).Format("2 Jan 2006")
-	w.SignIn(t, who).Get("/panel/").Shows(t, http.StatusOK, "The wallet is low.",
-		"₹199.00 fall due in 7 days; the wallet lasts until "+until+". For the next 30 days, ₹98.00 are missing.")
+	if !strings.Contains(calm.Body, "5 days left") {
+		t.Errorf("the subscriber who expires in five days is shown otherwise:\n%s", calm.Body)
+	}
+	w.SignIn(t, who).Get("/panel/").Shows(t, http.StatusOK, "The wallet is low.", "stat-warn",
+		"₹199.00 due in 7 days; the wallet lasts until "+until+". ₹98.00 short for the next 30 days.")
 }
 
 func TestPanel_ShortWalletShownBeforeOrder(t *testing.T) {
@@ -155,7 +190,7 @@ func TestPanel_ShortWalletShownBeforeOrder(t *testing.T) {
 	w.CheckUnchanged("an activation that the wallet does not cover", func() {
 		for _, step := range []string{"preview", "confirm"} {
 			form.Set("step", step)
-			b.Post("/panel/activate", form).Shows(t, http.StatusUnprocessableEntity, "The wallet holds ₹99.00 less than that.", `value="9812345678"`)
+			b.Post("/panel/activate", form).Shows(t, http.StatusUnprocessableEntity, "The wallet is ₹99.00 short.", `value="9812345678"`)
 		}
 	})
 }
@@ -168,15 +203,19 @@ func TestPanel_ForeignIDIs404(t *testing.T) {
 	b := w.SignIn(t, w.NewLogin(t, "stranger", login.Owner, other.OperatorID))
 	for _, path := range []string{"/panel/subscribers/" + id, "/panel/subscribers/" + id + "/renew", "/panel/subscribers/" + id + "/advance-renew",
 		"/panel/subscribers/" + id + "/password", "/panel/transactions/" + transaction} {
-		b.Get(path).Shows(t, http.StatusNotFound, "There is no such page.")
+		text := "There is no such subscriber."
+		if strings.HasPrefix(path, "/panel/transactions/") {
+			text = "There is no such page."
+		}
+		b.Get(path).Shows(t, http.StatusNotFound, text)
 	}
 	w.CheckUnchanged("forms for another operator's subscriber", func() {
 		for _, path := range []string{"/renew", "/advance-renew", "/password"} {
 			b.Post("/panel/subscribers/"+id+path, url.Values{"plan_id": {"BASIC-1"}, "amount": {"199.00"}, "key": {"web-ABCDEFGHIJKLMNOPQRSTUVWXYZ"}}).
-				Shows(t, http.StatusNotFound, "There is no such page.")
+				Shows(t, http.StatusNotFound, "There is no such subscriber.", `href="/panel/subscribers"`)
 		}
 	})
-	if found := b.Get("/panel/subscribers?q=9812345678").Shows(t, http.StatusOK, "Nobody fits this search"); strings.Contains(found.Body, id) {
+	if found := b.Get("/panel/subscribers?q=9812345678").Shows(t, http.StatusOK, "No subscribers match this search"); strings.Contains(found.Body, id) {
 		t.Error("a search shows another operator's subscriber")
 	}
 	w.SignIn(t, w.Demo.Operator).Get("/panel/transactions/"+transaction).Shows(t, http.StatusOK, transaction)
@@ -240,13 +279,13 @@ func TestPanel_OrderIsInRequestLog(t *testing.T) {
 
 func TestPanel_RequestLogRetentionIsShown(t *testing.T) {
 	for keep, want := range map[string]string{
-		"720h": "in the last 30 days", "36h": "in the last 36 hours", "0s": "The request log is switched off.",
+		"720h": "in the last 30 days", "36h": "in the last 36 hours", "0s": "The request log is turned off.",
 	} {
 		w := e2e.NewEnv(t, "request_log.keep="+keep)
 		b := w.SignIn(t, w.Demo.Operator)
 		page := b.Get("/panel/requests").Shows(t, http.StatusOK, want)
 		for _, path := range []string{"/panel/keys", "/panel/signature"} {
-			if off := strings.Contains(b.Get(path).Shows(t, http.StatusOK).Body, "The request log is switched off."); off != (keep == "0s") {
+			if off := strings.Contains(b.Get(path).Shows(t, http.StatusOK).Body, "The request log is turned off."); off != (keep == "0s") {
 				t.Errorf("with request_log.keep=%s, %s says that the log is off: %v", keep, path, off)
 			}
 		}

@@ -33,7 +33,7 @@ func loginID(t *testing.T, w *e2e.Env, username string) int64 {
 	return person.ID
 }
 
-const suspendedText = "the operator&#39;s account is suspended, so you can look at everything and download it, and change nothing"
+const suspendedText = "the operator&#39;s account is suspended. You can view and download everything."
 
 // A suspended operator's logins can view, download, and sign in and out; every form of the
 // panel is refused, and no page offers one.
@@ -64,7 +64,7 @@ func TestSuspendedOperator_IsReadOnly(t *testing.T) {
 		t.Errorf("only %d routes of the panel change something; want at least 20", tried)
 	}
 	for _, path := range []string{"/panel/", "/panel/subscribers", "/panel/subscribers/" + ids[0], "/panel/bulk", list, "/panel/keys", "/panel/keys/" + fmt.Sprint(me.ID), "/panel/people", "/panel/people/" + fmt.Sprint(loginID(t, w, w.Demo.Operator.Username)), "/panel/transactions", "/panel/statement"} {
-		page := b.Get(path).Shows(t, http.StatusOK, "Suspended: read only.", "ask your MSO to activate the account again")
+		page := b.Get(path).Shows(t, http.StatusOK, "Account suspended: view only.", "ask your MSO to reactivate the account")
 		for _, form := range strings.Split(page.Body, `<form`)[1:] {
 			if strings.Contains(form[:strings.Index(form, ">")], `method="post" action="/panel/`) {
 				t.Errorf("%s offers a form that is refused: <form%s", path, form[:strings.Index(form, ">")])
@@ -78,14 +78,14 @@ func TestSuspendedOperator_IsReadOnly(t *testing.T) {
 	}
 	b.Get("/panel/statement/export/csv").Shows(t, http.StatusOK)
 	b.Post("/account/language", url.Values{"language": {"hi"}}).RedirectsTo(t, "/account/")
-	b.Get("/panel/").Shows(t, http.StatusOK, "खाता निलंबित: केवल देखना।")
+	b.Get("/panel/").Shows(t, http.StatusOK, "खाता सस्पेंड है: केवल देख सकते हैं।")
 	b.Post("/account/language", url.Values{"language": {"en"}}).RedirectsTo(t, "/account/")
 	b.Post("/account/password", url.Values{"password": {w.Demo.Operator.Password}, "new_password": {"monsoon ferry lamp"}, "repeated_password": {"monsoon ferry lamp"}}).RedirectsTo(t, "/account/")
 	b.Post("/sign-out", nil).RedirectsTo(t, "/sign-in")
 	b.SignIn(w.Demo.Operator.Username, "monsoon ferry lamp").RedirectsTo(t, "/")
 
 	setStatus(t, w, me.OperatorID, subscription.OperatorActive)
-	if page := b.Get("/panel/subscribers/" + ids[0]); strings.Contains(page.Body, "Suspended: read only.") || !strings.Contains(page.Body, "/renew") {
+	if page := b.Get("/panel/subscribers/" + ids[0]); strings.Contains(page.Body, "Account suspended: view only.") || !strings.Contains(page.Body, "/renew") {
 		t.Error("after reactivation the page is still read only")
 	}
 	w.CheckAudit()
@@ -104,12 +104,12 @@ func TestSuspendedOperator_BulkRenewalWaitsForConfirmation(t *testing.T) {
 	setStatus(t, w, me.OperatorID, subscription.OperatorInactive)
 	w.ControlSimulator("status", `{"mode":"up"}`)
 	b.Post(list+"/continue", nil).Shows(t, http.StatusForbidden, suspendedText)
-	staff.Get("/console/health").Shows(t, http.StatusOK, "Bulk renewals that wait for their operators", "suspension")
+	staff.Get("/console/health").Shows(t, http.StatusOK, "Bulk renewals waiting for their operators", "suspension")
 
 	setStatus(t, w, me.OperatorID, subscription.OperatorActive)
-	b.Get(list).Shows(t, http.StatusOK, "It was interrupted, and waits for you", "when this account was suspended", "Continue", "Stop")
+	b.Get(list).Shows(t, http.StatusOK, "Interrupted, waiting for you", "when this account was suspended", "Continue", "Stop")
 	w.Advance(10 * time.Minute)
-	b.Get(list).Shows(t, http.StatusOK, "It was interrupted, and waits for you")
+	b.Get(list).Shows(t, http.StatusOK, "Interrupted, waiting for you")
 	b.Post(list+"/continue", nil).RedirectsTo(t, list)
 	w.WaitUntil("it is finished", func() bool { return strings.Contains(b.Get(list).Body, "Finished") })
 	if cost := before - w.WalletPaise(me)[0]; cost != 6*199_00 {
@@ -145,7 +145,7 @@ func TestOperatorRoles_OpenTheirPagesOnly(t *testing.T) {
 	// The counter role may order; read-only is refused and offered nothing.
 	form := people[login.Counter].Get(one + "/renew").HiddenFields()
 	w.CheckUnchanged("a renewal by a read-only login", func() {
-		people[login.ReadOnly].Post(one+"/renew", form).Shows(t, http.StatusForbidden, "Your login does not open this page.")
+		people[login.ReadOnly].Post(one+"/renew", form).Shows(t, http.StatusForbidden, "You do not have permission to view this page.")
 		people[login.ReadOnly].Post("/panel/bulk", url.Values{"within": {"expired"}, "subscriber": ids}).Shows(t, http.StatusForbidden)
 	})
 	if renewed := people[login.Counter].Post(one+"/renew", form); !strings.HasPrefix(renewed.Location, "/panel/transactions/CX") {
@@ -179,9 +179,9 @@ func TestOwner_ManagesPeople(t *testing.T) {
 	b.Post("/panel/people", form).Shows(t, http.StatusUnprocessableEntity, "Choose one of these.", `value="ravi"`)
 	form.Set("role", "counter")
 	b.Post("/panel/people", form).Shows(t, http.StatusOK, "This is shown once.", "ravi")
-	b.Post("/panel/people", form).Shows(t, http.StatusOK, "there is one password")
+	b.Post("/panel/people", form).Shows(t, http.StatusOK, "one password was created")
 	form.Del("once")
-	b.Post("/panel/people", form).Shows(t, http.StatusUnprocessableEntity, "The form was not complete.")
+	b.Post("/panel/people", form).Shows(t, http.StatusUnprocessableEntity, "The form was incomplete.")
 	form.Set("once", b.Get("/panel/people").HiddenFields().Get("once"))
 	b.Post("/panel/people", form).Shows(t, http.StatusUnprocessableEntity, "there is a login ravi already")
 
@@ -191,7 +191,7 @@ func TestOwner_ManagesPeople(t *testing.T) {
 	b.Post(ravi+"/name", url.Values{"name": {"Ravi Iyer"}}).RedirectsTo(t, ravi)
 	reset := b.Get(ravi).Shows(t, http.StatusOK, "Ravi Iyer", "Read only").HiddenFields()
 	b.Post(ravi+"/reset-password", reset).Shows(t, http.StatusOK, "This is shown once.")
-	b.Post(ravi+"/reset-password", reset).Shows(t, http.StatusOK, "there is one password")
+	b.Post(ravi+"/reset-password", reset).Shows(t, http.StatusOK, "one password was created")
 	b.Post(ravi+"/access", url.Values{"disabled": {"yes"}}).RedirectsTo(t, ravi)
 	b.Post(ravi+"/access", url.Values{"disabled": {"no"}}).RedirectsTo(t, ravi)
 	b.Post(ravi+"/reset-second-factor", nil).Shows(t, http.StatusUnprocessableEntity, "has no second factor")
@@ -199,8 +199,8 @@ func TestOwner_ManagesPeople(t *testing.T) {
 	// Owners cannot change their own login.
 	own := "/panel/people/" + fmt.Sprint(loginID(t, w, w.Demo.Operator.Username))
 	w.CheckUnchanged("what an owner may not do", func() {
-		b.Post(own+"/role", url.Values{"role": {"counter"}}).Shows(t, http.StatusUnprocessableEntity, "nobody changes their own role")
-		b.Post(own+"/access", url.Values{"disabled": {"yes"}}).Shows(t, http.StatusUnprocessableEntity, "nobody switches their own login off")
+		b.Post(own+"/role", url.Values{"role": {"counter"}}).Shows(t, http.StatusUnprocessableEntity, "you cannot change your own role")
+		b.Post(own+"/access", url.Values{"disabled": {"yes"}}).Shows(t, http.StatusUnprocessableEntity, "you cannot disable your own login")
 		b.Post(own+"/reset-password", url.Values{"once": {"ABCDEFGHIJKL"}}).Shows(t, http.StatusUnprocessableEntity)
 		for _, username := range []string{"stranger", "clerk", w.Demo.Admin.Username} {
 			foreign := "/panel/people/" + fmt.Sprint(loginID(t, w, username))
@@ -278,7 +278,7 @@ func TestOperatorSecondFactor_Required(t *testing.T) {
 	b.Get("/panel/").RedirectsTo(t, "/account/second-factor")
 	counter.Get("/panel/subscribers").RedirectsTo(t, "/account/second-factor")
 	key, _ := b.EnrolTOTP()
-	b.Get("/panel/people").Shows(t, http.StatusOK, "Everybody here must have a second factor. Only your MSO can take that back.")
+	b.Get("/panel/people").Shows(t, http.StatusOK, "A second factor is required for everyone here. Only your MSO can change that.")
 	proof := func() url.Values {
 		w.Advance(time.Minute) // a code is good once
 		return url.Values{"password": {w.Demo.Operator.Password}, "code": {e2e.TOTPCode(t, key, w.Now())}}
@@ -291,7 +291,7 @@ func TestOperatorSecondFactor_Required(t *testing.T) {
 	staff.Post(w.OperatorPage("/second-factor"), url.Values{"form": {"second-factor"}, "second_factor": {"maybe"}}).Shows(t, http.StatusUnprocessableEntity, "Choose one of these.")
 	staff.Post(w.OperatorPage("/second-factor"), url.Values{"form": {"second-factor"}, "second_factor": {"optional"}}).RedirectsTo(t, w.OperatorPage(""))
 	b.Post("/account/second-factor/remove", proof()).RedirectsTo(t, "/account/")
-	b.Get("/account/").Shows(t, http.StatusOK, "Codes from an app are removed, and your other devices are signed out.")
+	b.Get("/account/").Shows(t, http.StatusOK, "The authenticator app was removed. Your other devices were signed out.")
 	w.CheckAudit()
 }
 
@@ -327,7 +327,7 @@ func TestAppPasswords_AreThrottled(t *testing.T) {
 	people := []*e2e.Browser{w.SignIn(t, w.Demo.Operator), w.SignIn(t, w.NewLogin(t, "counter", login.Counter, w.Demo.LCOID))}
 	for i := range admin.ResetsAMinute {
 		b, path := people[i%2], "/panel/subscribers/"+ids[i%2]+"/password"
-		b.Post(path, b.Get(path).HiddenFields()).Shows(t, http.StatusOK, "The new password holds.")
+		b.Post(path, b.Get(path).HiddenFields()).Shows(t, http.StatusOK, "The password was changed.")
 	}
 	path := "/panel/subscribers/" + ids[0] + "/password"
 	form := people[0].Get(path).HiddenFields()
@@ -338,7 +338,7 @@ func TestAppPasswords_AreThrottled(t *testing.T) {
 		}
 	})
 	w.Advance(time.Minute + time.Second)
-	people[0].Post(path, form).Shows(t, http.StatusOK, "The new password holds.")
+	people[0].Post(path, form).Shows(t, http.StatusOK, "The password was changed.")
 	w.Advance(6 * time.Minute)
 	people[0].Post(path, form).Shows(t, http.StatusForbidden, `action="/step-up"`)
 	w.CheckAudit()

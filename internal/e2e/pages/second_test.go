@@ -24,19 +24,19 @@ func TestRollingSum_FourTimesTheLimitWaits(t *testing.T) {
 		wallets = append(wallets, fmt.Sprintf("/console/operators/%d/wallet", operator.ID))
 	}
 	topUp := func(wallet string) url.Values {
-		return url.Values{"form": {"top-up"}, "amount": {"50,000.00"}, "reference": {"NEFT for " + wallet}}
+		return url.Values{"form": {"top-up"}, "step": {"confirm"}, "amount": {"50,000.00"}, "reference": {"NEFT for " + wallet}}
 	}
 	maker.Post(wallets[0]+"/top-up", topUp(wallets[0])).RedirectsTo(t, wallets[0])
-	maker.Get(wallets[0]).Shows(t, http.StatusOK, "₹50,000.00 were credited.", "You have moved ₹50,000.00 alone in that time")
+	maker.Get(wallets[0]).Shows(t, http.StatusOK, "₹50,000.00 credited.", "You have moved ₹50,000.00 alone in that time")
 	for _, wallet := range wallets[1:] {
 		maker.Post(wallet+"/top-up", topUp(wallet)).RedirectsTo(t, wallet)
 		maker.Get(wallet).Shows(t, http.StatusOK,
-			"Together with ₹50,000.00 that maker moved alone within 24 hours this is above ₹50,000.00. It now waits for somebody else to approve it.", "Why it waits")
+			"Together with ₹50,000.00 that Name of maker moved alone within 24 hours this is above ₹50,000.00. It now needs a second approval.", "Why it needs approval")
 	}
 	// The sum also counts per operator, whoever moves the money.
-	checker.Post(wallets[0]+"/top-up", url.Values{"form": {"top-up"}, "amount": {"0.01"}, "reference": {"NEFT-2"}}).RedirectsTo(t, wallets[0])
+	checker.Post(wallets[0]+"/top-up", url.Values{"form": {"top-up"}, "step": {"confirm"}, "amount": {"0.01"}, "reference": {"NEFT-2"}}).RedirectsTo(t, wallets[0])
 	checker.Get(wallets[0]).Shows(t, http.StatusOK, "Together with ₹50,000.00 that was moved alone for this operator within 24 hours this is above ₹50,000.00.")
-	checker.Get("/console/approvals").Shows(t, http.StatusOK, "that maker moved alone within 24 hours")
+	checker.Get("/console/approvals").Shows(t, http.StatusOK, "that Name of maker moved alone within 24 hours")
 	checker.Post("/console/approvals/1/approve", nil).RedirectsTo(t, "/console/approvals")
 	checker.Get(wallets[1]).Shows(t, http.StatusOK, "₹50,000.00", "You have moved ₹0.00 alone in that time")
 	w.CheckAudit()
@@ -47,9 +47,9 @@ func TestRollingSum_CommandLineCounts(t *testing.T) {
 	fina := w.SignIn(t, w.NewLogin(t, "fina", login.Finance, 0))
 	wallet := w.OperatorPage("/wallet")
 	// 10,000.00 were moved by coax admin.
-	fina.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"10000"}, "reference": {"NEFT-1"}}).RedirectsTo(t, wallet)
-	fina.Get(wallet).Shows(t, http.StatusOK, "were credited", "₹20,000.00 was moved alone for this operator")
-	fina.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"0.01"}, "reference": {"NEFT-2"}}).RedirectsTo(t, wallet)
+	fina.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "step": {"confirm"}, "amount": {"10000"}, "reference": {"NEFT-1"}}).RedirectsTo(t, wallet)
+	fina.Get(wallet).Shows(t, http.StatusOK, "credited", "₹20,000.00 was moved alone for this operator")
+	fina.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "step": {"confirm"}, "amount": {"0.01"}, "reference": {"NEFT-2"}}).RedirectsTo(t, wallet)
 	fina.Get(wallet).Shows(t, http.StatusOK, "Together with ₹20,000.00 that was moved alone for this operator")
 	w.CheckAudit()
 }
@@ -62,30 +62,30 @@ func TestPlanChange_TakesTwoAdministrators(t *testing.T) {
 	cheap := url.Values{
 		"name": {"Basic, 1 month"}, "description": {"120 channels"}, "price": {"0.01"}, "months": {"24"}, "type": {"standard"}, "main": {"TV-BASIC"}, "version": {"1"},
 	}
-	asha.Post(page+"/preview", cheap).Shows(t, http.StatusOK, "A second person has to approve this.", "₹0.01 (-99.9 %)", "active subscribers renew at this price", "Propose it")
+	asha.Post(page+"/preview", cheap).Shows(t, http.StatusOK, "This needs a second approval.", "₹0.01 (-99.9 %)", "active subscribers renew at this price", "Propose")
 	asha.Post(page+"/edit", cheap).RedirectsTo(t, page)
-	asha.Get(page).Shows(t, http.StatusOK, "Your proposal waits for a second person. The catalogue stays as it is until they agree.",
-		"Waits for a second person", "₹0.01 (-99.9 %)", "₹199.00", "This is your own proposal")
+	asha.Get(page).Shows(t, http.StatusOK, "Your proposal needs a second approval. The catalogue does not change until then.",
+		"Needs a second approval", "₹0.01 (-99.9 %)", "₹199.00", "This is your own proposal")
 	asha.Post(page+"/edit", cheap).RedirectsTo(t, page)
-	asha.Get(page).Shows(t, http.StatusOK, "The same was proposed before")
+	asha.Get(page).Shows(t, http.StatusOK, "The same proposal already needs a second approval")
 	asha.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "somebody else has to approve it")
 	// Finance approves money, not prices.
 	if seen := fina.Get("/console/approvals").Shows(t, http.StatusOK, "BASIC-1", "You cannot approve this"); strings.Contains(seen.Body, "/1/approve") {
 		t.Error("finance is offered to approve a plan")
 	}
 	fina.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "does not allow")
-	binu.Get("/console/").Shows(t, http.StatusOK, "Make or change a plan", "plan BASIC-1")
-	binu.Get("/console/approvals").Shows(t, http.StatusOK, "Make or change a plan", "active subscribers renew at this price", "₹0.01 (-99.9 %)")
+	binu.Get("/console/").Shows(t, http.StatusOK, "Create or change a plan", "plan BASIC-1")
+	binu.Get("/console/approvals").Shows(t, http.StatusOK, "Create or change a plan", "active subscribers renew at this price", "₹0.01 (-99.9 %)")
 	binu.Post("/console/approvals/1/approve", nil).RedirectsTo(t, "/console/approvals")
-	binu.Get("/console/approvals").Shows(t, http.StatusOK, "Approved, and carried out with that.", "plan BASIC-1")
-	binu.Get(page).Shows(t, http.StatusOK, "₹0.01", "24 months", "web:binu")
+	binu.Get("/console/approvals").Shows(t, http.StatusOK, "Approved and carried out.", "plan BASIC-1")
+	binu.Get(page).Shows(t, http.StatusOK, "₹0.01", "24 months", "Name of binu")
 
 	// Small changes, and names, need no approval.
 	family := url.Values{
 		"name": {"Family"}, "price": {"359.00"}, "months": {"1"}, "type": {"standard"}, "main": {"TV-FAMILY"}, "version": {"1"},
 	}
 	asha.Post("/console/catalogue/plans/FAMILY-1/edit", family).RedirectsTo(t, "/console/catalogue/plans/FAMILY-1")
-	asha.Get("/console/catalogue/plans/FAMILY-1").Shows(t, http.StatusOK, "The plan is set.", "₹359.00")
+	asha.Get("/console/catalogue/plans/FAMILY-1").Shows(t, http.StatusOK, "Plan saved.", "₹359.00")
 
 	// A cheap new plan has no page until it is approved.
 	made := url.Values{"id": {"CHEAP-12"}, "name": {"Cheap"}, "price": {"1.00"}, "months": {"12"}, "type": {"standard"}, "main": {"TV-FAMILY"}}
@@ -99,7 +99,7 @@ func TestPlanChange_TakesTwoAdministrators(t *testing.T) {
 
 	made.Set("id", "LONG-25")
 	made.Set("months", "25")
-	asha.Post("/console/catalogue/new", made).Shows(t, http.StatusUnprocessableEntity, "Write a number of months from 1 to 24.")
+	asha.Post("/console/catalogue/new", made).Shows(t, http.StatusUnprocessableEntity, "Enter a number of months from 1 to 24.")
 	w.CheckAudit()
 }
 

@@ -295,7 +295,7 @@ func TestSecurityLog_StaffActions(t *testing.T) {
 	log.next(fields{"event": "whitelist_removed"})
 	wallet := w.OperatorPage("/wallet")
 	propose := func(reference string) {
-		maker.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "amount": {"100.01"}, "reference": {reference}}).RedirectsTo(t, wallet)
+		maker.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "step": {"confirm"}, "amount": {"100.01"}, "reference": {reference}}).RedirectsTo(t, wallet)
 		log.next(fields{"event": "proposal_made", "change.kind.to": "topup", "change.amount.to": "100.01", "actor": "web:maker"})
 	}
 	propose("R-1")
@@ -432,9 +432,9 @@ func httpGet(t *testing.T, w *e2e.Env, path string) string {
 	return string(text)
 }
 
-// docs/operating.md lists every event.
+// docs/monitoring.md lists every event.
 func TestSecurityLog_EventsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/operating.md")
+	text, err := os.ReadFile("../../../docs/monitoring.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -442,7 +442,7 @@ func TestSecurityLog_EventsAreDocumented(t *testing.T) {
 	section, _, _ = strings.Cut(section, "\n## ")
 	for _, event := range telemetry.SecurityEvents {
 		if !strings.Contains(section, "`"+event+"`") {
-			t.Errorf("docs/operating.md does not have the event %s", event)
+			t.Errorf("docs/monitoring.md does not have the event %s", event)
 		}
 	}
 }

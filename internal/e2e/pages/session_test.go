@@ -89,7 +89,7 @@ func TestSignIn_WrongPasswordIsThrottled(t *testing.T) {
 			break
 		}
 	}
-	got.Shows(t, http.StatusTooManyRequests, "too many attempts")
+	got.Shows(t, http.StatusTooManyRequests, "Too many attempts")
 	if got.Header.Get("Retry-After") == "" {
 		t.Error("there is no Retry-After")
 	}
@@ -183,7 +183,7 @@ func TestSecondFactor_SetUpAndRequired(t *testing.T) {
 	b.Get("/console/").RedirectsTo(t, "/account/second-factor")
 
 	// After a wrong code the same QR code stays valid.
-	b.Get("/account/second-factor").Shows(t, http.StatusOK, "A password alone is not enough for your login.")
+	b.Get("/account/second-factor").Shows(t, http.StatusOK, "Your login requires a second factor.")
 	b.Post("/account/second-factor/offer", nil).Shows(t, http.StatusUnprocessableEntity, "The password is wrong.")
 	offer := b.Post("/account/second-factor/offer", url.Values{"password": {w.Demo.Admin.Password}}).Shows(t, http.StatusOK)
 	ticket := offer.HiddenFields().Get("ticket")

@@ -48,7 +48,7 @@ func TestSignIn_WrongTriesDoNotLockOut(t *testing.T) {
 			for range 10 {
 				signInFrom(w.Browser(t), attacker, wrong).Shows(t, http.StatusUnprocessableEntity, "The username or the password is wrong.")
 			}
-			refused := signInFrom(w.Browser(t), attacker, who).Shows(t, http.StatusTooManyRequests, "There were too many attempts.")
+			refused := signInFrom(w.Browser(t), attacker, who).Shows(t, http.StatusTooManyRequests, "Too many attempts.")
 			if refused.Header.Get("Retry-After") != "900" {
 				t.Errorf("Retry-After is %q; want 900", refused.Header.Get("Retry-After"))
 			}
@@ -102,7 +102,7 @@ func TestStepUp_TenWrongTriesEndTheSession(t *testing.T) {
 		found.Post("/step-up", guess).Shows(t, http.StatusUnprocessableEntity, "The password is wrong.")
 	}
 	found.Post("/step-up", guess).RedirectsTo(t, "/sign-in")
-	found.Get("/sign-in").Shows(t, http.StatusOK, "There were too many wrong tries, and you were signed out.")
+	found.Get("/sign-in").Shows(t, http.StatusOK, "You were signed out after too many wrong attempts.")
 	found.Get("/account/").RedirectsTo(t, "/sign-in?to=%2Faccount%2F")
 	own.Post("/step-up", url.Values{"password": {who.Password}}).RedirectsTo(t, "/")
 }
@@ -114,8 +114,8 @@ func TestTemporaryPassword_ExpiryShownToItsHolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const ended = "This temporary password has ended."
-	w.SignIn(t, w.Demo.Operator).Get("/panel/people/"+strconv.FormatInt(made.ID, 10)).Shows(t, http.StatusOK, "Temporary password ends", made.PasswordEnds.In(subscription.IST).Format("2 Jan 2006, 15:04"))
+	const ended = "This temporary password has expired."
+	w.SignIn(t, w.Demo.Operator).Get("/panel/people/"+strconv.FormatInt(made.ID, 10)).Shows(t, http.StatusOK, "Temporary password expires", made.PasswordEnds.In(subscription.IST).Format("2 Jan 2006, 15:04"))
 	w.Advance(72*time.Hour - time.Second)
 	w.Browser(t).SignIn("ravi", password).RedirectsTo(t, "/account/password")
 	w.Advance(time.Second)
@@ -124,7 +124,7 @@ func TestTemporaryPassword_ExpiryShownToItsHolder(t *testing.T) {
 		t.Error("a wrong password shows that the right one has expired")
 	}
 	reset := w.SignIn(t, w.Demo.Admin).Get(w.OperatorPage("/logins/") + strconv.FormatInt(made.ID, 10))
-	reset.Shows(t, http.StatusOK, "Temporary password ends")
+	reset.Shows(t, http.StatusOK, "Temporary password expires")
 }
 
 func TestPasswordRules_ExplainRefusal(t *testing.T) {
@@ -136,7 +136,7 @@ func TestPasswordRules_ExplainRefusal(t *testing.T) {
 		{"aaaaaaaaaaaa", "simple sequence or repeats itself", "एक सीधा क्रम है"},
 		{"123456789012", "simple sequence or repeats itself", "एक सीधा क्रम है"},
 		{"Password2026!", "one of the most common ones", "सबसे आम पासवर्डों में से एक"},
-		{"operator-coax-1", "made of your name", "आपके नाम, उपयोगकर्ता नाम"},
+		{"operator-coax-1", "made of your name", "आपके नाम, यूज़रनेम"},
 	} {
 		for i, language := range []string{"en", "hi"} {
 			b.Post("/account/language", url.Values{"language": {language}})

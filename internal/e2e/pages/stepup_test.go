@@ -115,11 +115,11 @@ func TestStepUp_WideningAccess(t *testing.T) {
 		},
 		{
 			name: "login of staff", page: staffLogin, action: "/access", narrow: form("access", "disabled", "yes"), widen: form("access", "disabled", "no"),
-			filled: []string{`name="disabled" value="no"`, "Switch it on"},
+			filled: []string{`name="disabled" value="no"`, "Enable"},
 		},
 		{
 			name: "login of an operator", page: ownLogin, action: "/access", narrow: form("access", "disabled", "yes"), widen: form("access", "disabled", "no"),
-			filled: []string{`name="disabled" value="no"`, "Switch it on"},
+			filled: []string{`name="disabled" value="no"`, "Enable"},
 		},
 		{
 			name: "role", page: staffLogin, action: "/role", widen: form("role", "role", "support"),
@@ -127,7 +127,7 @@ func TestStepUp_WideningAccess(t *testing.T) {
 		},
 		{
 			name: "undeletion", page: fmt.Sprintf("/console/operators/%d", gone.ID), action: "/undelete", widen: form("undelete"),
-			filled: []string{"Open this account again"},
+			filled: []string{"Reopen this account"},
 		},
 		{
 			name: "new operator", page: "/console/new-operator",
@@ -160,7 +160,7 @@ func TestStepUp_WideningAccess(t *testing.T) {
 				given.Add("form."+field, value)
 			}
 		}
-		b.Post("/step-up", given).Shows(t, http.StatusOK, append(tt.filled, `action="`+tt.page+tt.action+`"`, "Nothing has been done yet: look at what you wanted to do")...)
+		b.Post("/step-up", given).Shows(t, http.StatusOK, append(tt.filled, `action="`+tt.page+tt.action+`"`, "Nothing has been done yet: check your form")...)
 		if after := now(); after != before {
 			t.Errorf("%s: with a stale session %+v became %+v", tt.name, before, after)
 		}

@@ -74,6 +74,7 @@ var noPages = map[string]string{
 	"/":                                  "a redirect",
 	"/sign-in/code":                      "only during a sign-in",
 	"/account/passkeys/{passkey}/remove": "needs a passkey",
+	"/r/{link}":                          "needs a link that a receipt's page makes",
 	"/panel/statement/export/csv":        "a file of any size",
 	"/panel/statement/export/xlsx":       "a file of any size",
 	"/panel/transactions/export/csv":     "a file of any size",

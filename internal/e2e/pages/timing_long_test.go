@@ -20,7 +20,8 @@ import (
 
 // BenchmarkPages times every page, and compares it with the sign-in page, which does not
 // read the store: on a shared machine the ratio says more than the time. first-ms is the
-// time without cached figures.
+// time without cached figures. Pages stay below 50 ms; what takes longer for a large operator
+// (?figures=yes, ?sums=yes, ?count=yes) is loaded after its page.
 func BenchmarkPages(b *testing.B) {
 	b.Run("of=demo", func(b *testing.B) { benchPages(b, newHistoryEnv(b)) })
 	b.Run("of=100000-subscribers", func(b *testing.B) {
@@ -28,10 +29,11 @@ func BenchmarkPages(b *testing.B) {
 	})
 }
 
-// pageTime is the time of a page in milliseconds, with and without cached figures.
+// pageTime is the time of a page in milliseconds: the median and the longest, and without
+// cached figures.
 type pageTime struct {
-	path        string
-	page, first float64
+	path                 string
+	page, longest, first float64
 }
 
 func benchPages(b *testing.B, w *e2e.Env) {
@@ -56,8 +58,9 @@ func benchPages(b *testing.B, w *e2e.Env) {
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(took, "ms/page")
 			b.ReportMetric(first, "first-ms")
+			b.ReportMetric(milliseconds(visits[len(visits)-1]), "max-ms")
 			b.ReportMetric(took/median(base), "x-sign-in")
-			all = append(all, pageTime{page.path, took, first})
+			all = append(all, pageTime{page.path, took, milliseconds(visits[len(visits)-1]), first})
 		})
 	}
 	fmt.Fprint(os.Stderr, slowest(all, 12)) // a benchmark's log is shown only if it fails
@@ -91,10 +94,16 @@ func median(all []time.Duration) float64 {
 func slowest(all []pageTime, limit int) string {
 	slices.SortFunc(all, func(a, b pageTime) int { return cmp.Compare(max(b.page, b.first), max(a.page, a.first)) })
 	var text strings.Builder
-	fmt.Fprintf(&text, "the slowest of %d pages, in ms: first, then\n", len(all))
+	fmt.Fprintf(&text, "the slowest of %d pages, in ms: first, then the median and the longest\n", len(all))
 	for _, p := range all[:min(len(all), limit)] {
-		fmt.Fprintf(&text, "%8.1f %8.1f  %s\n", p.first, p.page, p.path)
+		fmt.Fprintf(&text, "%8.1f %8.1f %8.1f  %s\n", p.first, p.page, p.longest, p.path)
 	}
+	var medians, longest []float64
+	for _, p := range all {
+		medians, longest = append(medians, p.page), append(longest, p.longest)
+	}
+	slices.Sort(medians)
+	fmt.Fprintf(&text, "%8s %8.1f %8.1f  all pages\n", "", medians[len(medians)/2], slices.Max(longest))
 	return text.String()
 }
 
@@ -104,8 +113,8 @@ func TestLargeOperator_FiguresLoadAfterPage(t *testing.T) {
 	w := newGrownEnv(t, growth.Shape{Operators: 1, Subscribers: 6_000, Rounds: 1, Named: true})
 	b := w.SignIn(t, w.Demo.Operator)
 	const chart, waiting = "Spent, last 30 days", `hx-get="/panel/" hx-trigger="load"`
-	first := b.Get("/panel/").Shows(t, http.StatusOK, waiting, "are being added up", "5,999 active subscribers", "Expiring next")
-	if strings.Contains(first.Body, chart) || strings.Contains(first.Body, "fall due in 7 days") {
+	first := b.Get("/panel/").Shows(t, http.StatusOK, waiting, "are being calculated", "5,999 active subscribers", "Expiring next")
+	if strings.Contains(first.Body, chart) || strings.Contains(first.Body, "due in 7 days") {
 		t.Errorf("the first page already has the figures:\n%s", first.Body)
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.URL("/panel/"), nil)
@@ -113,13 +122,21 @@ func TestLargeOperator_FiguresLoadAfterPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	request.Header.Set("Hx-Request", "true")
-	part := b.Send(request).Shows(t, http.StatusOK, chart, "fall due in 7 days", `id="figures"`)
+	part := b.Send(request).Shows(t, http.StatusOK, chart, "due in 7 days", `id="figures"`)
 	if strings.Contains(part.Body, "<html") || strings.Contains(part.Body, waiting) || strings.Contains(part.Body, "Expiring next") {
 		t.Errorf("the script got more than the figures, or is to load them again:\n%s", part.Body)
 	}
 	if again := b.Get("/panel/").Shows(t, http.StatusOK, chart, "Expiring next"); strings.Contains(again.Body, waiting) {
 		t.Error("cached figures are loaded again")
 	}
+	const plan = "/console/catalogue/plans/BASIC-1"
+	staff := w.SignIn(t, w.Demo.Admin)
+	staff.Get(plan).Shows(t, http.StatusOK, `hx-get="`+plan+`" hx-trigger="load"`)
+	counted := staff.Get(plan+"?count=yes").Shows(t, http.StatusOK, "Active subscribers")
+	if strings.Contains(counted.Body, `hx-trigger="load"`) {
+		t.Error("the plan's subscribers are counted and to be loaded as well")
+	}
+
 	w.Advance(2 * time.Hour)
 	b.Get("/panel/").Shows(t, http.StatusOK, waiting, `href="/panel/?figures=yes"`)
 	b.Get("/panel/?figures=yes").Shows(t, http.StatusOK, chart, "Expiring next")
@@ -133,29 +150,29 @@ func TestBrowser_LargeOperator(t *testing.T) {
 	w := newGrownEnv(t, growth.Shape{Operators: 1, Subscribers: 6_000, Rounds: 2, Named: true})
 	without := looktest.WithoutScript(t)
 	tabSignIn(w, without, w.Demo.Operator)
-	without.Sees("are being added up")
+	without.Sees("are being calculated")
 	without.Check("panel-home-large-without-script")
-	without.Press("Show them")
+	without.Press("Show")
 	without.Sees("Spent, last 30 days")
 
 	w.Advance(2 * time.Hour)
 	tab := looktest.New(t)
 	tabSignIn(w, tab, w.Demo.Operator)
 	tab.Sees("Spent, last 30 days")
-	tab.Sees("fall due in 7 days")
+	tab.Sees("due in 7 days")
 	tab.Check("panel-home-large")
 	tab.Open(w.URL("/panel/transactions?channel=web"))
 	tab.Sees("Nothing found so far")
-	if shown := w.SignIn(t, w.Demo.Operator).Get("/panel/transactions?channel=web").Body; !strings.Contains(shown, ". The next page looks further.") || strings.Contains(shown, "&lt;") {
+	if shown := w.SignIn(t, w.Demo.Operator).Get("/panel/transactions?channel=web").Body; !strings.Contains(shown, ". The next page searches further.") || strings.Contains(shown, "&lt;") {
 		t.Errorf("the note on the searched range is missing or escaped:\n%s", shown)
 	}
 	tab.Check("panel-transactions-so-far")
 	tab.Press("Next")
-	tab.Sees("None fits what you search for.")
+	tab.Sees("Nothing matches your search.")
 
 	staff := looktest.New(t)
 	tabSignIn(w, staff, w.Demo.Admin)
-	staff.Sees("Good day")
+	staff.Sees("Welcome")
 	staff.Open(w.URL("/console/commission?month=" + report.Month(w.Now()).AddDate(0, -1, 0).Format("2006-01")))
 	staff.Sees("The plans that earned most")
 }

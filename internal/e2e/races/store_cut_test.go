@@ -30,7 +30,7 @@ func newCutEnv(t *testing.T) *cutEnv {
 	w := &cutEnv{proxy: proxy, url: server.URL("coax")}
 	// Disable background commits, so that after the start only the test's requests commit.
 	w.Env = e2e.NewEnv(t, "store.url="+proxy.URL("coax"), "provider.timeout=5s", "review.first_check=1s",
-		"catalogue.refresh=24h", "catalogue.max_age=48h", "request_log.keep=0s")
+		"catalogue.refresh=24h", "catalogue.max_age=48h", "request_log.keep=0s", e2e.WithoutMark)
 	w.me = w.NewFundedOperator("me", "10000000")
 	commits, since := -1, time.Now()
 	w.WaitUntil("background commits have ended", func() bool {

@@ -2,63 +2,42 @@ package sdk
 
 import (
 	"bytes"
-	"crypto/tls"
-	"encoding/json"
 	"encoding/pem"
-	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/coaxhq/coax/internal/certify/line"
 	"github.com/coaxhq/coax/internal/e2e"
 	"github.com/coaxhq/coax/signing"
 )
 
-// fault is what a line does with one request. The words are those of the story files.
-type fault struct {
-	Do string `json:"do"`
-	// Of "answer": an answer that is not the service's own. In the body, KEY stands
-	// for the request's idempotency key.
-	Status  int               `json:"status"`
-	Headers map[string]string `json:"headers"`
-	Body    json.RawMessage   `json:"body"` // an object, or a text that is sent as it is
-}
-
-// line is a proxy between an SDK and the service that treats the requests as a story
+// badLine is a proxy between an SDK and the service that treats the requests as a story
 // says: the first fault is for the first request, and the last one repeats. It records
 // what it was sent.
-type line struct {
+type badLine struct {
 	t      testing.TB
 	env    *e2e.Env
 	as     e2e.Caller
 	server *httptest.Server
 	ca     string
+	watch  func(testing.TB, line.Request, line.Answer)
 
 	mu       sync.Mutex
-	faults   []fault
-	requests []request
+	faults   []line.Fault
+	requests []line.Request
 	nonces   map[string]bool
 }
 
-// request is a request as it arrived.
-type request struct {
-	method, target, key string
-	header              http.Header
-	body                []byte
-}
-
-func newLine(t testing.TB, env *e2e.Env, as e2e.Caller, faults []fault) *line {
+func newLine(t testing.TB, env *e2e.Env, as e2e.Caller, faults []line.Fault) *badLine {
 	t.Helper()
-	l := &line{t: t, env: env, as: as, faults: faults, nonces: map[string]bool{}}
+	l := &badLine{t: t, env: env, as: as, faults: faults, nonces: map[string]bool{}}
 	if len(faults) == 0 {
-		l.faults = []fault{{Do: "forward"}}
+		l.faults = []line.Fault{{Do: line.Forward}}
 	}
 	l.server = httptest.NewUnstartedServer(l)
 	l.server.Config.ErrorLog = nil
@@ -72,7 +51,7 @@ func newLine(t testing.TB, env *e2e.Env, as e2e.Caller, faults []fault) *line {
 	return l
 }
 
-func (l *line) take(r request) fault {
+func (l *badLine) take(r line.Request) line.Fault {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.requests = append(l.requests, r)
@@ -84,67 +63,39 @@ func (l *line) take(r request) fault {
 }
 
 // taken returns the requests so far.
-func (l *line) taken() []request {
+func (l *badLine) taken() []line.Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]request(nil), l.requests...)
+	return append([]line.Request(nil), l.requests...)
 }
 
-func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
+func (l *badLine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	got, err := line.Read(r)
 	if err != nil {
 		l.t.Errorf("%s %s: its body cannot be read: %v", r.Method, r.URL.Path, err)
 		panic(http.ErrAbortHandler)
 	}
-	got := request{r.Method, r.URL.RequestURI(), r.Header.Get("Idempotency-Key"), r.Header.Clone(), body}
 	l.check(got)
-	next := l.take(got)
-	switch next.Do {
-	case "forward":
-		l.relay(w, l.forward(got))
-	case "lose request":
+	answered, err := line.Treat(w, r, got, l.take(got), func() (line.Answer, error) { return l.forward(got) })
+	if err != nil {
+		l.t.Errorf("%s %s: %v", r.Method, r.URL.Path, err)
+	}
+	if answered.Status == 0 {
 		panic(http.ErrAbortHandler)
-	case "lose answer":
-		l.forward(got)
-		panic(http.ErrAbortHandler)
-	case "reset":
-		l.forward(got)
-		l.reset(w)
-	case "cut answer":
-		answer := l.forward(got)
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Content-Length", strconv.Itoa(len(answer.body)))
-		w.WriteHeader(answer.status)
-		_, _ = w.Write(answer.body[:len(answer.body)/2])
-		panic(http.ErrAbortHandler)
-	case "forward, never answer":
-		l.forward(got)
-		<-r.Context().Done() // the client gives up
-	case "forward twice":
-		l.forward(got)
-		l.relay(w, l.forward(got)) // a replayed nonce
-	case "answer":
-		key := got.key
-		if key == "" {
-			key = r.URL.Query().Get("idempotency_key")
-		}
-		l.answer(w, next, key)
-	default:
-		l.t.Errorf("the story says %q, which is nothing that a line does", next.Do)
 	}
 }
 
 // check verifies what holds for every request of every SDK.
-func (l *line) check(r request) {
+func (l *badLine) check(r line.Request) {
 	complain := func(format string, args ...any) {
-		l.t.Errorf("%s %s: "+format, append([]any{r.method, r.target}, args...)...)
+		l.t.Errorf("%s %s: "+format, append([]any{r.Method, r.Target}, args...)...)
 	}
-	path, query, _ := strings.Cut(r.target, "?")
+	path, query, _ := strings.Cut(r.Target, "?")
 	signed := signing.Request{
-		Method: r.method, Path: path, RawQuery: query,
-		Timestamp: r.header.Get("X-Timestamp"), Nonce: r.header.Get("X-Nonce"), Body: r.body,
+		Method: r.Method, Path: path, RawQuery: query,
+		Timestamp: r.Header.Get("X-Timestamp"), Nonce: r.Header.Get("X-Nonce"), Body: r.Body,
 	}
-	if !signed.Verify(l.as.Secret, r.header.Get("X-Signature")) {
+	if !signed.Verify(l.as.Secret, r.Header.Get("X-Signature")) {
 		complain("the signature does not verify")
 	}
 	l.mu.Lock()
@@ -156,85 +107,39 @@ func (l *line) check(r request) {
 	if len(signed.Nonce) < 32 {
 		complain("the nonce %s has less than 32 characters", signed.Nonce)
 	}
-	if r.header.Get("X-API-Key") != l.as.Key {
-		complain("another key: %s", r.header.Get("X-API-Key"))
+	if r.Header.Get("X-API-Key") != l.as.Key {
+		complain("another key: %s", r.Header.Get("X-API-Key"))
 	}
 	switch {
-	case r.method == http.MethodPost && (r.key == "" || r.header.Get("Content-Type") != "application/json"):
-		complain("a POST with key %q and content type %q", r.key, r.header.Get("Content-Type"))
-	case r.method == http.MethodGet && (r.key != "" || len(r.body) > 0):
-		complain("a GET with key %q and a body of %d bytes", r.key, len(r.body))
+	case r.Method == http.MethodPost && (r.Key == "" || r.Header.Get("Content-Type") != "application/json"):
+		complain("a POST with key %q and content type %q", r.Key, r.Header.Get("Content-Type"))
+	case r.Method == http.MethodGet && (r.Key != "" || len(r.Body) > 0):
+		complain("a GET with key %q and a body of %d bytes", r.Key, len(r.Body))
 	}
-	if agent := r.header.Get("User-Agent"); !strings.HasPrefix(agent, "coax-") {
+	if agent := r.Header.Get("User-Agent"); !strings.HasPrefix(agent, "coax-") {
 		complain("User-Agent is %q; want coax- and the SDK's name and version", agent)
 	}
 }
 
-// forwarded is an answer of the service.
-type forwarded struct {
-	status int
-	header http.Header
-	body   []byte
-}
-
-func (l *line) forward(r request) forwarded {
-	outgoing, err := http.NewRequest(r.method, l.env.URL(r.target), bytes.NewReader(r.body))
+// forward takes a request to the service.
+func (l *badLine) forward(r line.Request) (line.Answer, error) {
+	outgoing, err := http.NewRequest(r.Method, l.env.URL(r.Target), bytes.NewReader(r.Body))
 	if err != nil {
-		l.t.Error(err)
-		panic(http.ErrAbortHandler)
+		return line.Answer{}, err
 	}
-	outgoing.Header = r.header.Clone()
+	outgoing.Header = r.Header.Clone()
 	outgoing.Header.Del("Accept-Encoding")
 	response, err := l.env.HTTP.Do(outgoing)
 	if err != nil {
-		l.t.Errorf("the service did not answer: %v", err)
-		panic(http.ErrAbortHandler)
+		return line.Answer{}, err
 	}
-	got, err := l.env.Receive(outgoing, r.target, response)
+	got, err := l.env.Receive(outgoing, r.Target, response)
 	if err != nil {
-		l.t.Errorf("the service's answer is incomplete: %v", err)
-		panic(http.ErrAbortHandler)
+		return line.Answer{}, err
 	}
-	return forwarded{got.Status, got.Header, got.Raw}
-}
-
-func (l *line) relay(w http.ResponseWriter, got forwarded) {
-	for name, values := range got.header {
-		w.Header()[name] = values
+	answer := line.Answer{Status: got.Status, Header: got.Header, Body: got.Raw}
+	if l.watch != nil {
+		l.watch(l.t, r, answer)
 	}
-	w.WriteHeader(got.status)
-	_, _ = w.Write(got.body)
-}
-
-// reset closes the connection with a TCP reset.
-func (l *line) reset(w http.ResponseWriter) {
-	conn, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		l.t.Errorf("take over the connection: %v", err)
-		return
-	}
-	secured, ok := conn.(*tls.Conn)
-	if !ok {
-		l.t.Errorf("the connection is a %T", conn)
-		return
-	}
-	plain := secured.NetConn().(*net.TCPConn)
-	_ = plain.SetLinger(0)
-	_ = plain.Close()
-}
-
-// answer sends an answer of the story's own.
-func (l *line) answer(w http.ResponseWriter, with fault, key string) {
-	body := strings.ReplaceAll(string(with.Body), "KEY", key)
-	var text string
-	if json.Unmarshal([]byte(body), &text) == nil {
-		body = text
-	} else {
-		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	}
-	for name, value := range with.Headers {
-		w.Header().Set(name, value)
-	}
-	w.WriteHeader(with.Status)
-	fmt.Fprint(w, body)
+	return answer, nil
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/coaxhq/coax/internal/certify/line"
 	"github.com/coaxhq/coax/internal/e2e"
 )
 
@@ -24,7 +25,7 @@ type story struct {
 	Subscribe *bool          `json:"subscribe"`
 	Provider  []string       `json:"provider"`
 	Options   map[string]any `json:"options"`
-	Line      []fault        `json:"line"`
+	Line      []line.Fault   `json:"line"`
 	Calls     []storyCall    `json:"calls"`
 	Charged   string         `json:"charged"`
 }
@@ -91,11 +92,17 @@ type stage struct {
 	env *e2e.Env
 	mu  sync.Mutex // of setting up operators
 	n   int
+	// watch is given what the lines forward, and the service's answers, if it is not nil.
+	watch func(testing.TB, line.Request, line.Answer)
+}
+
+func newStage(t *testing.T) *stage {
+	return &stage{env: e2e.NewLiveEnv(t, "provider.timeout=3s", "review.first_check=50ms", "review.max_interval=100ms", "review.refund_after=200ms")}
 }
 
 func TestStories(t *testing.T) {
 	stories := readStories(t)
-	shared := &stage{env: e2e.NewLiveEnv(t, "provider.timeout=3s", "review.first_check=50ms", "review.max_interval=100ms", "review.refund_after=200ms")}
+	shared := newStage(t)
 	t.Run("sdk", func(t *testing.T) {
 		forEach(t, func(t *testing.T, l language) {
 			d := l.start(t)
@@ -109,7 +116,8 @@ func TestStories(t *testing.T) {
 func (g *stage) play(t *testing.T, d *driver, l language, s story) {
 	me, mobile, subscriber := g.setUp(s)
 	before := g.env.WalletPaise(me)
-	line := newLine(t, g.env, me, s.Line)
+	connection := newLine(t, g.env, me, s.Line)
+	connection.watch = g.watch
 	options := map[string]any{"pause": 0.004, "max_pause": 0.02, "total_timeout": 60}
 	for name, value := range s.Options {
 		options[name] = value
@@ -124,12 +132,12 @@ func (g *stage) play(t *testing.T, d *driver, l language, s story) {
 		for name, value := range c.Arguments {
 			arguments[name] = fill.Replace(value)
 		}
-		sent := len(line.taken())
+		sent := len(connection.taken())
 		got := d.do(t, order{
-			ID: fmt.Sprint(i), BaseURL: line.server.URL + "/api/v1", CACert: line.ca, APIKey: me.Key, APISecret: me.Secret,
+			ID: fmt.Sprint(i), BaseURL: connection.server.URL + "/api/v1", CACert: connection.ca, APIKey: me.Key, APISecret: me.Secret,
 			Operation: c.Operation, Key: key, Body: json.RawMessage(fill.Replace(string(c.Body))), Arguments: arguments, Options: options,
 		})
-		arrived := line.taken()[sent:]
+		arrived := connection.taken()[sent:]
 		checkRequests(t, arrived, got, key, c)
 		checkOutcome(t, l, got, c.Want)
 		checkSecrecy(t, got, me.Secret, arrived)
@@ -169,23 +177,23 @@ func (g *stage) setUp(s story) (me e2e.Caller, mobile, subscriber string) {
 }
 
 // checkRequests compares what arrived with the story and with what the hook saw.
-func checkRequests(t *testing.T, arrived []request, got outcome, key string, c storyCall) {
+func checkRequests(t *testing.T, arrived []line.Request, got outcome, key string, c storyCall) {
 	t.Helper()
 	if n := len(arrived); n < c.Want.Requests[0] || n > c.Want.Requests[1] {
 		t.Errorf("%d requests arrived; want %v", n, c.Want.Requests)
 	}
-	var first *request
+	var first *line.Request
 	for i, r := range arrived {
-		if r.method != "POST" {
+		if r.Method != "POST" {
 			continue
 		}
-		if r.key != key {
-			t.Errorf("request %d has the key %q; want %q", i+1, r.key, key)
+		if r.Key != key {
+			t.Errorf("request %d has the key %q; want %q", i+1, r.Key, key)
 		}
 		if first == nil {
 			first = &arrived[i]
-		} else if !bytes.Equal(r.body, first.body) || r.target != first.target {
-			t.Errorf("request %d is %s %s; want the bytes of the first, %s", i+1, r.target, r.body, first.body)
+		} else if !bytes.Equal(r.Body, first.Body) || r.Target != first.Target {
+			t.Errorf("request %d is %s %s; want the bytes of the first, %s", i+1, r.Target, r.Body, first.Body)
 		}
 	}
 	if len(got.Attempts) < len(arrived) {
@@ -257,14 +265,14 @@ func field(of map[string]any, path string) string {
 
 // checkSecrecy checks that nothing printable holds the secret, a signature or a
 // customer's password.
-func checkSecrecy(t *testing.T, got outcome, secret string, arrived []request) {
+func checkSecrecy(t *testing.T, got outcome, secret string, arrived []line.Request) {
 	t.Helper()
 	if got.Shown == "" {
 		t.Error("the driver showed nothing of client, result and error")
 	}
 	hidden := []string{secret}
 	for _, r := range arrived {
-		hidden = append(hidden, r.header.Get("X-Signature"))
+		hidden = append(hidden, r.Header.Get("X-Signature"))
 	}
 	if password := field(got.Data, "customer.password"); password != "" {
 		hidden = append(hidden, password)

@@ -96,7 +96,7 @@ func TestVoid_MessageIsNoRejection(t *testing.T) {
 	}
 }
 
-func TestCatalogueAndProbe_EndWithCaller(t *testing.T) {
+func TestReads_EndWithCaller(t *testing.T) {
 	arrived := make(chan struct{})
 	server := serving(t, func(_ http.ResponseWriter, r *http.Request) {
 		arrived <- struct{}{}
@@ -104,8 +104,9 @@ func TestCatalogueAndProbe_EndWithCaller(t *testing.T) {
 	})
 	g := open(t, Config{URL: server.URL})
 	for name, ask := range map[string]func(context.Context) error{
-		"Catalogue": func(ctx context.Context) error { _, err := g.Catalogue(ctx); return err },
-		"Probe":     g.Probe,
+		"Catalogue":  func(ctx context.Context) error { _, err := g.Catalogue(ctx); return err },
+		"ListOrders": func(ctx context.Context) error { _, err := g.ListOrders(ctx, since, ""); return err },
+		"Probe":      g.Probe,
 	} {
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() {

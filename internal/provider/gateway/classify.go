@@ -57,7 +57,7 @@ func (g *Gateway) classify(got reply, order operation.Order, meanings map[string
 		return violation("HTTP %d with a status that does not answer the question: %s", got.code, g.quoted(said.status, order.Password)).result()
 	case got.code != http.StatusOK && !means.refusal:
 		return violation("status %q with HTTP %d", said.status, got.code).result()
-	case said.status == "applied" && said.transaction == "":
+	case said.done() && said.transaction == "":
 		return violation("status %q without a transaction_id", said.status).result()
 	case g.reveals(said.transaction, order.Password):
 		return violation("status %q with a transaction_id that repeats a secret", said.status).result()
@@ -85,7 +85,7 @@ func (g *Gateway) classify(got reply, order operation.Order, meanings map[string
 // mismatch says in which field a reply is about another order. What it repeats must be exact, and a
 // confirmation must repeat everything.
 func (g *Gateway) mismatch(said answer, order operation.Order) string {
-	whole := said.status == "applied"
+	whole := said.done()
 	for _, echo := range []struct {
 		name      string
 		got, want string
@@ -94,7 +94,7 @@ func (g *Gateway) mismatch(said answer, order operation.Order) string {
 		{"reference", said.reference, order.Reference, true},
 		{"subscriber_id", said.subscriberID, order.SubscriberID, whole},
 		{"mobile", said.mobile, order.Mobile, whole},
-		// A password reset has no component.
+		// A password reset, a reversal and contact data have no component.
 		{"component", said.component, order.Component, whole && order.Component != ""},
 	} {
 		_, given := said.given[echo.name]
@@ -114,6 +114,9 @@ type answer struct {
 	status, transaction, message               string
 	given                                      map[string]any
 }
+
+// done reports whether the provider says that it has done what it was asked.
+func (a answer) done() bool { return a.status == "applied" || a.status == "reversed" }
 
 // readAnswer reads the known fields of an object, which must be strings. Other fields are ignored.
 func readAnswer(fields map[string]any) (said answer, wrong string) {
@@ -144,13 +147,15 @@ func readAnswer(fields map[string]any) (said answer, wrong string) {
 }
 
 // isNumber reports whether a text can be stored as a provider's transaction number; it may be empty.
-func isNumber(text string) bool {
+func isNumber(text string) bool { return len(text) <= 100 && isVisible(text) }
+
+func isVisible(text string) bool {
 	for _, b := range []byte(text) {
 		if b <= ' ' || b > '~' {
 			return false
 		}
 	}
-	return len(text) <= 100
+	return true
 }
 
 // readCatalogue accepts only a catalogue without errors: a part of one would make plans unavailable

@@ -55,6 +55,7 @@ func serving(t testing.TB, handle http.HandlerFunc) *httptest.Server {
 
 var order = operation.Order{
 	Reference:    "CX1-2.3",
+	ClientKey:    "deb6947af76822393450b22a9a6e671195e908c66b8970f598d0b5d028142bfa",
 	Kind:         operation.Activate,
 	SubscriberID: "100234",
 	Mobile:       "9812345678",
@@ -113,10 +114,10 @@ func TestNew_ConfigErrors(t *testing.T) {
 
 func TestTransport_NoAutomaticFeatures(t *testing.T) {
 	g := open(t, Config{URL: "https://provider.example"})
-	if g.transport.Proxy != nil || !g.transport.DisableCompression || g.transport.DisableKeepAlives ||
-		g.transport.TLSClientConfig.InsecureSkipVerify || g.transport.TLSClientConfig.MinVersion != 0x0303 ||
-		g.transport.Protocols.HTTP2() || g.transport.Protocols.UnencryptedHTTP2() {
-		t.Errorf("the transport is %+v", g.transport)
+	if g.transport.Load().Proxy != nil || !g.transport.Load().DisableCompression || g.transport.Load().DisableKeepAlives ||
+		g.transport.Load().TLSClientConfig.InsecureSkipVerify || g.transport.Load().TLSClientConfig.MinVersion != 0x0303 ||
+		g.transport.Load().Protocols.HTTP2() || g.transport.Load().Protocols.UnencryptedHTTP2() {
+		t.Errorf("the transport is %+v", g.transport.Load())
 	}
 }
 
@@ -142,7 +143,7 @@ func record(t testing.TB, config Config, ask func(*Gateway)) seen {
 func TestGateway_Requests(t *testing.T) {
 	ctx := context.Background()
 	about := map[string]any{"reference": "CX1-2.3", "subscriber_id": "100234", "mobile": "9812345678", "component": "TV-FAMILY"}
-	ordered := with(about, map[string]any{"months": 3.0, "start_date": "2027-03-01", "expires_at": "2027-05-30T18:30:00+05:30"})
+	ordered := with(about, map[string]any{"client_key": order.ClientKey, "months": 3.0, "start_date": "2027-03-01", "expires_at": "2027-05-30T18:30:00+05:30"})
 	kind := func(k operation.Kind) operation.Order {
 		o := order
 		o.Kind = k
@@ -163,6 +164,14 @@ func TestGateway_Requests(t *testing.T) {
 			g.ResetPassword(ctx, operation.PasswordReset{Reference: "PW1", SubscriberID: "100234", Mobile: "9812345678", Password: "hunter2 <&>"})
 		}, "POST /coax/v1/reset-password", map[string]any{
 			"reference": "PW1", "subscriber_id": "100234", "mobile": "9812345678", "password": "hunter2 <&>",
+		}},
+		{"contact", func(g *Gateway) {
+			g.UpdateContact(ctx, operation.ContactUpdate{Reference: "CT1", SubscriberID: "100234", Mobile: "9812345678", Version: 3, Contact: operation.Contact{
+				Name: "Anita", Area: "Ward 4", Address: "7 Lake Road\nKochi", BoxNumber: "STB1", Notes: "the operator's own",
+			}})
+		}, "POST /coax/v1/contact", map[string]any{
+			"reference": "CT1", "subscriber_id": "100234", "mobile": "9812345678", "version": 3.0, "name": "Anita", "email": "", "area": "Ward 4",
+			"address": "7 Lake Road\nKochi", "box_number": "STB1",
 		}},
 		{"status", func(g *Gateway) { g.Status(ctx, order) }, "GET /coax/v1/status?reference=CX1-2.3", nil},
 		{"status of something strange", func(g *Gateway) { g.Status(ctx, strange) }, "GET /coax/v1/status?reference=CX1%26a%3Db+c%2F%C3%BC", nil},
@@ -260,7 +269,7 @@ func TestApply_DatesAreIndian(t *testing.T) {
 			t.Errorf("the cycle of %s begins in %s", start, body)
 		}
 	}
-	if body := string(applyBody(operation.Order{Reference: "CX1"})); strings.Contains(body, "start_date") || strings.Contains(body, "0001") {
-		t.Errorf("dates that are not set were sent: %s", body)
+	if body := string(applyBody(operation.Order{Reference: "CX1"})); strings.Contains(body, "start_date") || strings.Contains(body, "0001") || strings.Contains(body, "client_key") {
+		t.Errorf("fields that are not set were sent: %s", body)
 	}
 }

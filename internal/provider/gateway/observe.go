@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/coaxhq/coax/internal/operation"
 )
@@ -22,21 +23,32 @@ const (
 	Violation   Cause = "contract_violation" // a reply that the protocol does not allow
 )
 
+// Causes are all of them.
+var Causes = []Cause{Answered, Undecided, Unreachable, Certificate, TimedOut, Interrupted, Unavailable, Violation}
+
 // Observation is the outcome of one call.
 type Observation struct {
-	// What is activate, renew, advance_renew, reset_password, status, void,
-	// catalogue or probe.
+	// What is one of Orders or Questions.
 	What    string
 	Cause   Cause
 	Outcome operation.Outcome
+	Took    time.Duration
 }
+
+// The kinds of calls: Orders are paid for.
+var (
+	Orders    = []string{string(operation.Activate), string(operation.Renew), string(operation.AdvanceRenew)}
+	Questions = []string{"reset_password", "reverse", "contact", "status", "void", "orders", "catalogue", "probe"}
+)
 
 // failure is a call without a valid reply.
 type failure struct {
 	cause Cause
 	// notSent: the call never had a connection.
 	notSent bool
-	detail  string
+	// code is the HTTP status of a reply that cannot be used; 0 without one.
+	code   int
+	detail string
 }
 
 func violation(format string, args ...any) *failure {

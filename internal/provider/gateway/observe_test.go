@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -41,7 +42,13 @@ func TestObserve_Cause(t *testing.T) {
 			}})
 			answer := g.Apply(context.Background(), order)
 			g.Status(context.Background(), order)
-			if len(got) != 2 || got[0] != (Observation{"activate", tt.want, answer.Outcome}) || got[1].What != "status" || got[1].Cause != tt.want {
+			for i := range got {
+				if got[i].Took <= 0 || !slices.Contains(Causes, got[i].Cause) {
+					t.Errorf("observed %+v; want a listed cause, and a duration", got[i])
+				}
+				got[i].Took = 0
+			}
+			if len(got) != 2 || got[0] != (Observation{What: "activate", Cause: tt.want, Outcome: answer.Outcome}) || got[1].What != "status" || got[1].Cause != tt.want {
 				t.Errorf("observed %v; want %s twice, with the outcome %s", got, tt.want, answer.Outcome)
 			}
 		})
@@ -63,7 +70,7 @@ func TestObserve_Timeout(t *testing.T) {
 	})
 	var got Observation
 	g := open(t, Config{URL: server.URL, Timeout: time.Second, Observe: func(o Observation) { got = o }})
-	if answer := g.Void(context.Background(), order); answer.Outcome != operation.Unknown || got.Cause != TimedOut {
+	if answer := g.Void(context.Background(), order); answer.Outcome != operation.Unknown || got.Cause != TimedOut || got.Took < time.Second {
 		t.Errorf("Void = %+v, observed %+v; want it to time out", answer, got)
 	}
 }

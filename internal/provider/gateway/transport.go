@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
@@ -26,18 +27,26 @@ import (
 // maxAnswer limits the headers and the body of a reply, each.
 const maxAnswer = 64 << 10
 
+// readAuthorities reads a file with authorities; nothing if none is named.
+func readAuthorities(file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the provider's CA: %w", err)
+	}
+	return pem, nil
+}
+
 // newTransport returns a transport without automatic features: no proxy from the environment, no
 // compression, no HTTP/2, nothing below TLS 1.2.
-func newTransport(config Config) (*http.Transport, error) {
+func newTransport(config Config, authorities []byte) (*http.Transport, error) {
 	// New connections resume TLS sessions.
 	trust := &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)}
 	if config.CAFile != "" {
-		pem, err := os.ReadFile(config.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("read the provider's CA: %w", err)
-		}
 		trust.RootCAs = x509.NewCertPool()
-		if !trust.RootCAs.AppendCertsFromPEM(pem) {
+		if !trust.RootCAs.AppendCertsFromPEM(authorities) {
 			return nil, fmt.Errorf("read the provider's CA: no certificate in %s", config.CAFile)
 		}
 	}
@@ -70,7 +79,7 @@ type reply struct {
 	fields map[string]any
 }
 
-func (g *Gateway) post(ctx context.Context, path string, body []byte) (reply, *failure) {
+func (g *Gateway) post(ctx context.Context, c call, path string, body []byte) (reply, *failure) {
 	ctx, connected := withConnTrace(ctx)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, g.addresses[path], bytes.NewReader(body))
 	if err != nil {
@@ -79,11 +88,11 @@ func (g *Gateway) post(ctx context.Context, path string, body []byte) (reply, *f
 	// With GetBody net/http could silently send the body again on another connection. For the
 	// same reason the reference is in the body and not in an Idempotency-Key header.
 	request.GetBody = nil
-	request.Header = g.postHeader
+	request.Header = c.header(g.postHeader)
 	return g.exchange(request, connected)
 }
 
-func (g *Gateway) get(ctx context.Context, path string, query url.Values) (reply, *failure) {
+func (g *Gateway) get(ctx context.Context, c call, path string, query url.Values) (reply, *failure) {
 	ctx, connected := withConnTrace(ctx)
 	address := g.addresses[path]
 	if len(query) > 0 {
@@ -93,7 +102,7 @@ func (g *Gateway) get(ctx context.Context, path string, query url.Values) (reply
 	if err != nil {
 		return reply{}, invalidRequest()
 	}
-	request.Header = g.getHeader
+	request.Header = c.header(g.getHeader)
 	return g.exchange(request, connected)
 }
 
@@ -111,6 +120,16 @@ func headers(token Token) (get, post http.Header) {
 	post = get.Clone()
 	post["Content-Type"] = []string{"application/json"}
 	return get, post
+}
+
+// header returns the shared header, or a copy with the call's traceparent.
+func (c call) header(shared http.Header) http.Header {
+	if c.traceparent == "" {
+		return shared
+	}
+	own := maps.Clone(shared)
+	own["Traceparent"] = []string{c.traceparent}
+	return own
 }
 
 // withConnTrace returns a context that records whether its call got a connection. Only a call that
@@ -139,7 +158,7 @@ func invalidRequest() *failure {
 // exchange sends a request and reads the reply. It uses the transport itself: an http.Client would
 // follow redirects and keep cookies.
 func (g *Gateway) exchange(request *http.Request, connected *atomic.Bool) (reply, *failure) {
-	response, err := g.transport.RoundTrip(request)
+	response, err := g.transport.Load().RoundTrip(request)
 	if err != nil && !connected.Load() {
 		return reply{}, notConnected(err)
 	}
@@ -147,7 +166,11 @@ func (g *Gateway) exchange(request *http.Request, connected *atomic.Bool) (reply
 		return reply{}, broken(err)
 	}
 	defer response.Body.Close()
-	return read(response)
+	got, failed := read(response)
+	if failed != nil {
+		failed.code = response.StatusCode
+	}
+	return got, failed
 }
 
 // read reads a complete reply.

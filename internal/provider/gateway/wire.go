@@ -11,8 +11,11 @@ import (
 // The protocol's paths, below the provider's base address.
 const (
 	pathPassword  = "v1/reset-password"
+	pathContact   = "v1/contact"
 	pathStatus    = "v1/status"
 	pathVoid      = "v1/void"
+	pathReverse   = "v1/reverse"
+	pathOrders    = "v1/orders"
 	pathCatalogue = "v1/catalogue"
 )
 
@@ -32,6 +35,7 @@ type orderBody struct {
 
 type applyCall struct {
 	orderBody
+	ClientKey string `json:"client_key,omitempty"`
 	Months    int    `json:"months"`
 	StartDate string `json:"start_date,omitempty"`
 	ExpiresAt string `json:"expires_at,omitempty"`
@@ -46,7 +50,7 @@ type newCustomer struct {
 }
 
 func applyBody(order operation.Order) []byte {
-	call := applyCall{orderBody: about(order), Months: order.Months}
+	call := applyCall{orderBody: about(order), ClientKey: order.ClientKey, Months: order.Months}
 	if !order.StartDate.IsZero() {
 		call.StartDate = order.StartDate.In(subscription.IST).Format(time.DateOnly)
 	}
@@ -68,6 +72,22 @@ func passwordBody(reset operation.PasswordReset) []byte {
 		Mobile       string `json:"mobile"`
 		Password     string `json:"password"`
 	}{reset.Reference, reset.SubscriberID, reset.Mobile, reset.Password})
+}
+
+// contactBody has all of the contact data but the notes, which are the operator's own: a field that
+// is empty is empty at the provider, too.
+func contactBody(update operation.ContactUpdate) []byte {
+	return encode(struct {
+		Reference    string `json:"reference"`
+		SubscriberID string `json:"subscriber_id"`
+		Mobile       string `json:"mobile"`
+		Version      int64  `json:"version"`
+		Name         string `json:"name"`
+		Email        string `json:"email"`
+		Area         string `json:"area"`
+		Address      string `json:"address"`
+		BoxNumber    string `json:"box_number"`
+	}{update.Reference, update.SubscriberID, update.Mobile, update.Version, update.Name, update.Email, update.Area, update.Address, update.BoxNumber})
 }
 
 func voidBody(order operation.Order) []byte { return encode(about(order)) }

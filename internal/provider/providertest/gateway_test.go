@@ -36,6 +36,14 @@ func TestGatewayAndSimulator(t *testing.T) {
 	})
 }
 
+// The simulator lists orders in pages of 100; here nearly every order ends a page.
+func TestGatewayAndSimulator_ShortPages(t *testing.T) {
+	providertest.RunLists(t, func(t testing.TB) (operation.Provider, providertest.Control) {
+		control := startWith(t, simulator.Config{Now: time.Now, PageSize: 2})
+		return connect(t, providertest.Link{URL: control.url, Timeout: 30 * time.Second}), control
+	})
+}
+
 func TestGatewayFaults(t *testing.T) { providertest.Faults(t, connect) }
 
 func connect(t testing.TB, link providertest.Link) operation.Provider {
@@ -55,7 +63,11 @@ type control struct {
 }
 
 func start(t testing.TB) *control {
-	s, err := simulator.New(simulator.Config{SlowFor: 20 * time.Millisecond})
+	return startWith(t, simulator.Config{Now: time.Now, SlowFor: 20 * time.Millisecond})
+}
+
+func startWith(t testing.TB, config simulator.Config) *control {
+	s, err := simulator.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}

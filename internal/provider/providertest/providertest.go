@@ -27,13 +27,16 @@ type Control interface {
 	WithShortTimeout() operation.Provider
 }
 
+// testCase is one test of Run.
+type testCase struct {
+	name string
+	run  func(*fixture)
+}
+
 // Run tests a provider's client together with the provider behind it.
 func Run(t *testing.T, newProvider func(testing.TB) (operation.Provider, Control)) {
 	t.Run("Scenarios", func(t *testing.T) { scenarios(t, newProvider) })
-	for _, test := range []struct {
-		name string
-		run  func(*fixture)
-	}{
+	runCases(t, newProvider, []testCase{
 		{"an add-on fails while its main component works", addonFails},
 		{"a script with addon_fails alone rejects the add-on", addonFailsByScript},
 		{"the status of an unknown reference is not found", notFound},
@@ -49,7 +52,37 @@ func Run(t *testing.T, newProvider func(testing.TB) (operation.Provider, Control
 		{"a password is reset once for each reference", passwordOnce},
 		{"a password reset has the outcomes of orders", passwordOutcomes},
 		{"a reset's reference cannot be reused", passwordsReference},
-	} {
+		{"an order is reversed once", reversedOnce},
+		{"a reversal has the outcomes of orders", reversalOutcomes},
+		{"a combo is reversed as a whole", reversesCombo},
+		{"concurrent reversals with one reference have one effect", reversedConcurrently},
+		{"a reversal's reference cannot be reused", reversalsReference},
+		{"a voided reversal is never carried out", voidsReversal},
+	})
+	RunLists(t, newProvider)
+	RunContacts(t, newProvider)
+}
+
+// RunContacts is the part of Run about contact data, which a provider need not take.
+func RunContacts(t *testing.T, newProvider func(testing.TB) (operation.Provider, Control)) {
+	runCases(t, newProvider, []testCase{
+		{"contact data is taken once for each reference", contactOnce},
+		{"contact data has the outcomes of orders", contactOutcomes},
+	})
+}
+
+// RunLists is the part of Run about the list of orders, which a provider need not have.
+func RunLists(t *testing.T, newProvider func(testing.TB) (operation.Provider, Control)) {
+	runCases(t, newProvider, []testCase{
+		{"the list has the orders that were carried out", listsCarriedOut},
+		{"the list is stable while orders are added", listIsStable},
+		{"an unknown cursor is refused", listRefusesUnknownCursor},
+		{"a provider that is down lists nothing", listFailsWhileDown},
+	})
+}
+
+func runCases(t *testing.T, newProvider func(testing.TB) (operation.Provider, Control), tests []testCase) {
+	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			provider, control := newProvider(t)

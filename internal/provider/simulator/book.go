@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -26,16 +27,26 @@ type order struct {
 	SubscriberID string `json:"subscriber_id,omitempty"`
 	Mobile       string `json:"mobile,omitempty"`
 	Component    string `json:"component,omitempty"`
+	ClientKey    string `json:"client_key,omitempty"`
+	Months       int    `json:"months,omitempty"`
+	ExpiresAt    string `json:"expires_at,omitempty"`
 	State        state  `json:"state"`
 	Transaction  string `json:"transaction_id,omitempty"`
-	Message      string `json:"message,omitempty"`
+	// CarriedOutAt is the time of the decision of an applied order.
+	CarriedOutAt time.Time `json:"carried_out_at,omitzero"`
+	Message      string    `json:"message,omitempty"`
+	// Reverses and ReversesAddon are the orders that a reversal undoes; ReversedBy is the
+	// reversal that undid this order, or is about to.
+	Reverses      string `json:"order,omitempty"`
+	ReversesAddon string `json:"addon_order,omitempty"`
+	ReversedBy    string `json:"-"`
 }
 
 // Call is one call that the simulator received, and its result.
 type Call struct {
 	Reference string `json:"reference"`
-	// Kind is activate, renew, advance_renew, reset_password, status, void or
-	// catalogue.
+	// Kind is activate, renew, advance_renew, reset_password, reverse, contact, status, void,
+	// orders or catalogue.
 	Kind      string `json:"kind"`
 	Component string `json:"component"`
 	// Applied: this call carried the order out. Over all calls that is true at
@@ -47,13 +58,17 @@ type Call struct {
 	Outcome Outcome `json:"outcome,omitempty"`
 	// Answer is the reply: a status of the protocol, or none, dropped, 503,
 	// wrong_reference, conflict, listed.
-	Answer        string    `json:"answer"`
-	Transaction   string    `json:"transaction_id,omitempty"`
-	Months        int       `json:"months,omitempty"`
-	StartDate     string    `json:"start_date,omitempty"`
-	ExpiresAt     string    `json:"expires_at,omitempty"`
-	PasswordGiven bool      `json:"password_given,omitempty"`
-	At            time.Time `json:"at,omitzero"`
+	Answer        string `json:"answer"`
+	Transaction   string `json:"transaction_id,omitempty"`
+	Months        int    `json:"months,omitempty"`
+	StartDate     string `json:"start_date,omitempty"`
+	ExpiresAt     string `json:"expires_at,omitempty"`
+	PasswordGiven bool   `json:"password_given,omitempty"`
+	// Contact is what a contact call brought.
+	Contact *Contact `json:"contact,omitempty"`
+	// Traceparent is the header of an order, status or void.
+	Traceparent string    `json:"traceparent,omitempty"`
+	At          time.Time `json:"at,omitzero"`
 }
 
 // book holds the provider's records. One lock guards them, so that an order is
@@ -61,13 +76,16 @@ type Call struct {
 // is written to disk, so that one write can hold many decisions; until it is
 // written, its reference can be neither read nor changed.
 type book struct {
-	mu       sync.Mutex
-	orders   map[string]*order
-	effects  map[string]int
-	numbered int // the last transaction number
-	calls    []*Call
-	byMobile map[string][]*Call
-	journal  *journal // nil: in memory only
+	mu      sync.Mutex
+	orders  map[string]*order
+	effects map[string]int
+	// carriedOut has the applied orders by transaction number, which begins at 1. An
+	// entry is nil while its decision is in flight.
+	carriedOut []*order
+	calls      []*Call
+	byMobile   map[string][]*Call
+	lastAt     time.Time // when the last order was carried out
+	journal    *journal  // nil: in memory only
 	// inFlight holds the references whose decision is being written to disk; the
 	// channel is closed when the write ends.
 	inFlight map[string]chan struct{}
@@ -143,9 +161,11 @@ func (b *book) claim(requested order) (order, claimResult) {
 		return requested, claimed
 	case has.State == voided:
 		return *has, known
-	case has.Kind != requested.Kind || has.SubscriberID != requested.SubscriberID || has.Mobile != requested.Mobile || has.Component != requested.Component:
+	case has.Kind != requested.Kind || has.SubscriberID != requested.SubscriberID || has.Mobile != requested.Mobile || has.Component != requested.Component,
+		has.Reverses != requested.Reverses, has.ReversesAddon != requested.ReversesAddon:
 		return *has, conflict
 	case has.State == received, has.State == unknowable:
+		has.ClientKey, has.Months, has.ExpiresAt = requested.ClientKey, requested.Months, requested.ExpiresAt
 		has.State = pending
 		return *has, claimed
 	}
@@ -164,6 +184,7 @@ type decision struct {
 	state   state
 	message string
 	answer  string
+	at      time.Time
 }
 
 // decide settles a pending order and returns its record. If it was voided in the
@@ -179,22 +200,81 @@ func (b *book) decide(call *Call, made decision) (order, error) {
 		b.recordAnswer(call, made.answer)
 		return *has, nil
 	}
+	if made.state == applied && has.Kind == kindReversal {
+		if why := b.beginReversal(*has); why != "" {
+			made = decision{state: rejected, message: why, answer: "rejected", at: made.at}
+		}
+	}
 	next, said := *has, *call
 	next.State, next.Message, said.Answer = made.state, made.message, made.answer
+	number := 0
 	if made.state == applied {
-		b.numbered++
-		next.Transaction = fmt.Sprintf("SIM-%08d", b.numbered)
+		number = b.nextNumber()
+		next.Transaction, next.CarriedOutAt = fmt.Sprintf("SIM-%08d", number), b.notBeforeLast(made.at)
 		said.Applied, said.Transaction = true, next.Transaction
 	}
 	if err := b.persist(call.Reference, entry{Order: &next, Call: &said}); err != nil {
+		if number > 0 {
+			b.carriedOut[number-1] = &order{} // this number is not used
+			b.markReversed(next, "")
+		}
 		has.State = received
 		b.recordAnswer(call, "503")
 		return *has, err
 	}
 	b.store(next)
+	if number > 0 {
+		b.carriedOut[number-1] = &next
+	}
 	*call = said
 	return next, nil
 }
+
+// nextNumber takes a transaction number, for an order that is in flight until its
+// entry is set.
+func (b *book) nextNumber() int {
+	b.carriedOut = append(b.carriedOut, nil)
+	return len(b.carriedOut)
+}
+
+// notBeforeLast returns a time for the next order to be carried out: the order of
+// the numbers is that of the times, also if the clock was set back.
+func (b *book) notBeforeLast(at time.Time) time.Time {
+	at = at.Round(0) // without the monotonic clock, which the list does not show
+	if at.Before(b.lastAt) {
+		return b.lastAt
+	}
+	b.lastAt = at
+	return at
+}
+
+// listCarriedOut returns up to limit orders that were carried out at or after a time,
+// with transaction numbers after the given one, and the number of the last; 0 if no
+// order follows. It ends before the first order that is in flight, because a caller
+// who has read past it would miss it. What is not paid for is not listed.
+func (b *book) listCarriedOut(since time.Time, after, limit int) (page []order, last int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if after > len(b.carriedOut) {
+		return nil, 0, errNoSuchNumber
+	}
+	for i, has := range b.carriedOut[after:] {
+		switch {
+		case has == nil:
+			return page, 0, nil
+		case has.State != applied, !isPaid(has.Kind), has.CarriedOutAt.Before(since):
+			continue
+		case len(page) == limit:
+			return page, last, nil
+		}
+		listed := *has
+		listed.ReversedBy = b.reversedBy(has.Reference)
+		page, last = append(page, listed), after+i+1
+	}
+	return page, 0, nil
+}
+
+var errNoSuchNumber = errors.New("no order has this number yet")
 
 // void closes a reference permanently, unless it was carried out.
 func (b *book) void(call *Call) (order, error) {
@@ -232,6 +312,7 @@ func (b *book) void(call *Call) (order, error) {
 func (b *book) store(decided order) {
 	if decided.State == applied {
 		b.effects[decided.Reference]++
+		b.markReversed(decided, decided.Reference)
 	}
 	b.orders[decided.Reference] = &decided
 }
@@ -318,6 +399,9 @@ func (o order) toStatus() answer {
 	case applied:
 		said.SubscriberID, said.Mobile, said.Component = o.SubscriberID, o.Mobile, o.Component
 		said.Transaction = o.Transaction
+		if o.Kind == kindReversal {
+			said.Status, said.Order, said.Addon = "reversed", o.Reverses, o.ReversesAddon
+		}
 	}
 	return said
 }

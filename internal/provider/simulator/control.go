@@ -44,18 +44,23 @@ func names() string {
 	return strings.Join(all, ", ")
 }
 
-// controlStatus switches the provider or its catalogue, and returns both states.
+// controlStatus switches the provider, its catalogue or its reversals, and returns the states;
+// that of the reversals only if they are missing.
 func (s *Simulator) controlStatus(w http.ResponseWriter, r *http.Request) {
 	var change struct {
 		Mode      *Mode   `json:"mode"`
 		Catalogue *string `json:"catalogue"`
+		Reversals *string `json:"reversals"`
 	}
 	if !readControl(w, r, &change) {
 		return
 	}
 	switch {
-	case change.Mode == nil && change.Catalogue == nil:
-		refuse(w, http.StatusBadRequest, "mode or catalogue is needed")
+	case change.Mode == nil && change.Catalogue == nil && change.Reversals == nil:
+		refuse(w, http.StatusBadRequest, "mode, catalogue or reversals is needed")
+		return
+	case change.Reversals != nil && *change.Reversals != "up" && *change.Reversals != "missing":
+		refuse(w, http.StatusBadRequest, "reversals is up or missing; not %q", *change.Reversals)
 		return
 	case change.Mode != nil && *change.Mode != ModeUp && *change.Mode != ModeDown && *change.Mode != ModeSlow:
 		refuse(w, http.StatusBadRequest, "mode is up, down or slow; not %q", *change.Mode)
@@ -64,12 +69,15 @@ func (s *Simulator) controlStatus(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "catalogue is up or down; not %q", *change.Catalogue)
 		return
 	}
-	mode, catalogueDown := s.settings.change(change.Mode, change.Catalogue)
-	catalogue := "up"
+	mode, catalogueDown := s.settings.change(change.Mode, change.Catalogue, change.Reversals)
+	states := map[string]string{"mode": string(mode), "catalogue": "up"}
 	if catalogueDown {
-		catalogue = "down"
+		states["catalogue"] = "down"
 	}
-	respond(w, map[string]string{"mode": string(mode), "catalogue": catalogue})
+	if s.settings.cannotReverse() {
+		states["reversals"] = "missing"
+	}
+	respond(w, states)
 }
 
 // controlComponents withdraws a component from sale, or restores it.
@@ -129,7 +137,7 @@ func readControl(w http.ResponseWriter, r *http.Request, into any) bool {
 
 // change sets what is not nil, and returns the mode and whether the catalogue is
 // down.
-func (s *settings) change(mode *Mode, catalogue *string) (Mode, bool) {
+func (s *settings) change(mode *Mode, catalogue, reversals *string) (Mode, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if mode != nil {
@@ -137,6 +145,9 @@ func (s *settings) change(mode *Mode, catalogue *string) (Mode, bool) {
 	}
 	if catalogue != nil {
 		s.catalogueDown = *catalogue == "down"
+	}
+	if reversals != nil {
+		s.reversalsMissing = *reversals == "missing"
 	}
 	return s.mode, s.catalogueDown
 }

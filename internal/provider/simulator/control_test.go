@@ -44,7 +44,7 @@ func TestControl_InvalidCommands(t *testing.T) {
 		{"two commands", "POST", "/control/script", `{"mobile":"9812345678","outcomes":["reject"]}{}`, "follows"},
 		{"no JSON", "POST", "/control/script", `reject`, "JSON"},
 		{"nothing", "POST", "/control/status", ``, "JSON"},
-		{"an empty status", "POST", "/control/status", `{}`, "mode or catalogue"},
+		{"an empty status", "POST", "/control/status", `{}`, "mode, catalogue or reversals"},
 		{"an unknown mode", "POST", "/control/status", `{"mode":"sideways"}`, "sideways"},
 		{"a good mode beside a wrong catalogue", "POST", "/control/status", `{"mode":"down","catalogue":"slow"}`, "slow"},
 		{"an unknown component", "POST", "/control/components", `{"code":"TV-X","sellable":false}`, "TV-X"},

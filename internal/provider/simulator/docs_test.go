@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The simulator answers the requests of the protocol's page as the page shows.
@@ -25,7 +26,8 @@ func TestProtocolPage_MatchesSimulator(t *testing.T) {
 		t.Fatalf("the page has %d blocks of HTTP; want pairs of request and response", len(blocks))
 	}
 
-	s := newSimulator(t, Config{})
+	noon := time.Date(2027, 3, 1, 12, 0, 0, 0, time.FixedZone("IST", 5*3600+1800))
+	s := newSimulator(t, Config{Now: func() time.Time { return noon }, PageSize: 1})
 	for i := 0; i < len(blocks); i += 2 {
 		request, body, _ := strings.Cut(blocks[i], "\n")
 		method, target, _ := strings.Cut(request, " ")

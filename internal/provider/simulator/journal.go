@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/coaxhq/coax/internal/fileowner"
+	"github.com/coaxhq/coax/internal/filesync"
 )
 
 // journal stores the records in a file, one line of JSON for each event. Lines that
@@ -65,7 +66,7 @@ func openBook(path string) (*book, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the simulator's state: %w", err)
 	}
-	if err := errors.Join(b.load(file), syncFolder(path)); err != nil {
+	if err := errors.Join(b.load(file), filesync.Folder(filepath.Dir(path))); err != nil {
 		_ = file.Close()
 		return nil, fmt.Errorf("read the simulator's state from %s: %w", path, err)
 	}
@@ -91,10 +92,10 @@ func (b *book) load(file *os.File) error {
 			return fmt.Errorf("line %d: %w", number, err)
 		}
 		if read.Order != nil {
-			b.store(*read.Order)
 			if read.Order.State == applied {
-				b.numbered++
+				b.loadCarriedOut(read)
 			}
+			b.store(*read.Order)
 		}
 		if read.Call != nil {
 			b.appendCall(read.Call)
@@ -106,6 +107,16 @@ func (b *book) load(file *os.File) error {
 	}
 	_, err := file.Seek(end, io.SeekStart)
 	return err
+}
+
+// loadCarriedOut numbers an applied order. Files of earlier versions have its time,
+// months and expiry with its call only.
+func (b *book) loadCarriedOut(read entry) {
+	if has, call := read.Order, read.Call; call != nil && has.CarriedOutAt.IsZero() {
+		has.CarriedOutAt, has.Months, has.ExpiresAt = call.At, call.Months, call.ExpiresAt
+	}
+	read.Order.CarriedOutAt = b.notBeforeLast(read.Order.CarriedOutAt)
+	b.carriedOut[b.nextNumber()-1] = read.Order
 }
 
 // append adds a line to the next batch, and returns the batch.
@@ -200,13 +211,4 @@ func (b *book) close() error {
 		return nil
 	}
 	return errors.Join(j.file.Sync(), j.file.Close())
-}
-
-// syncFolder syncs the folder of a file, so that a new file survives a power cut.
-func syncFolder(path string) error {
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }

@@ -21,12 +21,19 @@ type request struct {
 	SubscriberID string `json:"subscriber_id"`
 	Mobile       string `json:"mobile"`
 	Component    string `json:"component"`
+	ClientKey    string `json:"client_key"`
 	Months       int    `json:"months"`
 	StartDate    string `json:"start_date"`
 	ExpiresAt    string `json:"expires_at"`
 	Name         string `json:"name"`
 	Email        string `json:"email"`
 	Password     string `json:"password"`
+	Order        string `json:"order"`
+	Addon        string `json:"addon_order"`
+	Version      int64  `json:"version"`
+	Area         string `json:"area"`
+	Address      string `json:"address"`
+	BoxNumber    string `json:"box_number"`
 }
 
 // answer is the reply about a reference.
@@ -38,6 +45,8 @@ type answer struct {
 	Component    string `json:"component,omitempty"`
 	Transaction  string `json:"transaction_id,omitempty"`
 	Message      string `json:"message,omitempty"`
+	Order        string `json:"order,omitempty"`
+	Addon        string `json:"addon_order,omitempty"`
 }
 
 // applying returns the handler of orders of one kind.
@@ -52,6 +61,41 @@ func (s *Simulator) applying(kind operation.Kind) http.HandlerFunc {
 // kindPassword is the kind of a password reset: an order without component and
 // months.
 const kindPassword = "reset_password"
+
+// kindContact is the kind of a call that brings a customer's contact data.
+const kindContact = "contact"
+
+// isPaid reports whether a kind of order is for a component and months.
+func isPaid(kind string) bool {
+	return kind != kindPassword && kind != kindReversal && kind != kindContact
+}
+
+// Contact is a customer's contact data.
+type Contact struct {
+	Version   int64  `json:"version"`
+	Name      string `json:"name,omitempty"`
+	Email     string `json:"email,omitempty"`
+	Area      string `json:"area,omitempty"`
+	Address   string `json:"address,omitempty"`
+	BoxNumber string `json:"box_number,omitempty"`
+}
+
+// updateContact handles a customer's contact data. The simulator shows nobody's, and keeps it with
+// the call only.
+func (s *Simulator) updateContact(w http.ResponseWriter, r *http.Request) {
+	if requested, ok := readRequest(w, r); ok {
+		requested.Component = ""
+		s.order(w, r, requested, kindContact)
+	}
+}
+
+// contact is the contact data of a request of a kind; nil if the kind has none.
+func (r request) contact(kind string) *Contact {
+	if kind != kindContact {
+		return nil
+	}
+	return &Contact{Version: r.Version, Name: r.Name, Email: r.Email, Area: r.Area, Address: r.Address, BoxNumber: r.BoxNumber}
+}
 
 // resetPassword handles orders for a new app password. The password itself is not
 // stored.
@@ -69,11 +113,13 @@ func (s *Simulator) order(w http.ResponseWriter, r *http.Request, requested requ
 		Reference: requested.Reference, Kind: kind, Component: requested.Component,
 		Mobile: requested.Mobile, SubscriberID: requested.SubscriberID, Months: requested.Months,
 		StartDate: requested.StartDate, ExpiresAt: requested.ExpiresAt,
-		PasswordGiven: requested.Password != "", At: s.now(),
+		PasswordGiven: requested.Password != "", Contact: requested.contact(kind), Traceparent: r.Header.Get("Traceparent"), At: s.now(),
 	})
 	found, result := s.book.claim(order{
 		Reference: requested.Reference, Kind: kind, Component: requested.Component,
 		Mobile: requested.Mobile, SubscriberID: requested.SubscriberID,
+		ClientKey: requested.ClientKey, Months: requested.Months, ExpiresAt: requested.ExpiresAt,
+		Reverses: requested.Order, ReversesAddon: requested.Addon,
 	})
 	switch result {
 	case conflict:
@@ -97,7 +143,7 @@ func (s *Simulator) carryOut(w http.ResponseWriter, r *http.Request, requested r
 	s.book.setOutcome(call, outcome)
 
 	why := requested.faultOf(call.Kind)
-	if why == "" && !sold && call.Kind != kindPassword {
+	if why == "" && !sold && isPaid(call.Kind) {
 		why = fmt.Sprintf("The component %s is not for sale.", requested.Component)
 	}
 	switch {
@@ -141,6 +187,7 @@ func (s *Simulator) carryOut(w http.ResponseWriter, r *http.Request, requested r
 
 // finish records a decision, and then sends the reply.
 func (s *Simulator) finish(w http.ResponseWriter, call *Call, made decision, say func(answer)) {
+	made.at = s.now()
 	stands, err := s.book.decide(call, made)
 	if err != nil {
 		// An order that cannot be recorded is not carried out.
@@ -158,7 +205,7 @@ func (s *Simulator) void(w http.ResponseWriter, r *http.Request) {
 	}
 	call := s.book.logCall(Call{
 		Reference: requested.Reference, Kind: "void", Component: requested.Component,
-		Mobile: requested.Mobile, SubscriberID: requested.SubscriberID, At: s.now(),
+		Mobile: requested.Mobile, SubscriberID: requested.SubscriberID, Traceparent: r.Header.Get("Traceparent"), At: s.now(),
 	})
 	stands, err := s.book.void(call)
 	if err != nil || stands.State == unknowable {
@@ -175,7 +222,7 @@ func (s *Simulator) status(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "one reference is needed in the query")
 		return
 	}
-	call := s.book.logCall(Call{Reference: references[0], Kind: "status", At: s.now()})
+	call := s.book.logCall(Call{Reference: references[0], Kind: "status", Traceparent: r.Header.Get("Traceparent"), At: s.now()})
 	stands := s.book.lookup(call)
 	if stands.State == unknowable {
 		s.book.setAnswer(call, "503")
@@ -217,7 +264,11 @@ func (r request) faultOf(kind string) string {
 		return "The mobile number does not have ten digits."
 	case kind == kindPassword && r.Password == "":
 		return "The order brings no password."
-	case kind == kindPassword:
+	case kind == kindReversal && r.Order == "":
+		return "The reversal names no order."
+	case kind == kindContact && r.Version < 1:
+		return "The contact data has no version."
+	case !isPaid(kind):
 		return ""
 	case r.Months < 1:
 		return "The order is for no time at all."

@@ -62,8 +62,10 @@ type settings struct {
 	mu            sync.Mutex
 	mode          Mode
 	catalogueDown bool
-	scripts       map[string][]Outcome
-	withdrawn     map[string]bool
+	// reversalsMissing: the provider has no call to undo orders.
+	reversalsMissing bool
+	scripts          map[string][]Outcome
+	withdrawn        map[string]bool
 }
 
 func newSettings() *settings {

@@ -5,6 +5,7 @@
 package simulator
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -21,12 +22,14 @@ import (
 
 // Config configures a simulator. The zero value works.
 type Config struct {
-	// Now is the clock of the listed calls; nil leaves them without a time.
+	// Now is the clock of the listed calls and orders; nil leaves them without a time.
 	Now func() time.Time
 	// StateFile stores the records; empty keeps them in memory.
 	StateFile string
 	// SlowFor is how long a slow answer takes; zero means 2 s.
 	SlowFor time.Duration
+	// PageSize is how many orders a page of the list has; zero means 100.
+	PageSize int
 	// Token, if set, is the required bearer token.
 	Token string
 }
@@ -35,6 +38,7 @@ type Config struct {
 type Simulator struct {
 	now      func() time.Time
 	slowFor  time.Duration
+	pageSize int
 	token    string
 	routes   map[string]route
 	book     *book
@@ -56,6 +60,7 @@ func New(config Config) (*Simulator, error) {
 	s := &Simulator{
 		now:      config.Now,
 		slowFor:  config.SlowFor,
+		pageSize: cmp.Or(config.PageSize, 100),
 		token:    config.Token,
 		book:     book,
 		settings: newSettings(),
@@ -73,8 +78,11 @@ func New(config Config) (*Simulator, error) {
 		"/v1/renew":           {http.MethodPost, s.applying(operation.Renew)},
 		"/v1/advance-renew":   {http.MethodPost, s.applying(operation.AdvanceRenew)},
 		"/v1/reset-password":  {http.MethodPost, s.resetPassword},
+		"/v1/reverse":         {http.MethodPost, s.reverse},
+		"/v1/contact":         {http.MethodPost, s.updateContact},
 		"/v1/void":            {http.MethodPost, s.void},
 		"/v1/status":          {http.MethodGet, s.status},
+		"/v1/orders":          {http.MethodGet, s.orders},
 		"/v1/catalogue":       {http.MethodGet, s.catalogue},
 		"/control/script":     {http.MethodPost, s.controlScript},
 		"/control/status":     {http.MethodPost, s.controlStatus},

@@ -101,6 +101,18 @@ func DropDatabase(t testing.TB, address string) {
 	s.Exec(t, "postgres", "DROP DATABASE "+databaseOf(address)+" WITH (FORCE)")
 }
 
+// PutBack replaces a database of the shared server by a copy of another, as a restore does,
+// and cuts the connections to it.
+func PutBack(t testing.TB, address, from string) {
+	t.Helper()
+	DropDatabase(t, address)
+	s, err := theShared()
+	if err != nil {
+		giveUp(t, err)
+	}
+	s.Exec(t, "postgres", "CREATE DATABASE "+databaseOf(address)+" TEMPLATE "+databaseOf(from)+" STRATEGY FILE_COPY")
+}
+
 // SharedLog returns the log of the shared server.
 func SharedLog() string {
 	s, err := theShared()

@@ -25,7 +25,7 @@ type admissionItem = item[access.Admission, access.Admitted]
 
 func (db *DB) openAdmission(observe Observer) {
 	db.admissions = newBatcher(batcherOptions[access.Admission, access.Admitted]{
-		observe: observe, order: db.commitOrder, maxItems: maxAdmissions, locks: db.locks, discardable: true, // at worst a nonce is burned
+		observe: observe, name: admissions, order: db.commitOrder, maxItems: maxAdmissions, locks: db.locks, discardable: true, // at worst a nonce is burned
 		operator: func(a access.Admission) int64 { return a.OperatorID },
 		run: func(batch []*admissionItem, lockTimeout time.Duration) error {
 			return db.pipelined(context.Background(), lockTimeout, func(p *pipe) error { return admitAll(p, batch) })

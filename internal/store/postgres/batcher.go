@@ -84,6 +84,8 @@ type batcher[Request, Result any] struct {
 // batcherOptions say how the items of a kind are run.
 type batcherOptions[Request, Result any] struct {
 	observe Observer
+	// name is one of Batchers, if there is an Observer.
+	name string
 	// order is shared by the batchers that commit one after the other; nil for none.
 	order *commitOrder
 	// maxItems limits the size of a batch, and so how long its first item waits.
@@ -240,7 +242,7 @@ func (b *batcher[Request, Result]) runBatch(batch []*item[Request, Result]) {
 
 func (b *batcher[Request, Result]) commit(batch []*item[Request, Result], lockTimeout time.Duration) error {
 	if b.observe != nil {
-		defer b.observe.Batch(len(batch))()
+		defer b.observe.Batch(b.name, len(batch))()
 	}
 	return b.run(batch, lockTimeout)
 }
@@ -262,11 +264,12 @@ func causedByOneItem(err error) bool {
 	return err != nil && !errors.Is(err, operation.ErrCommitUnknown) && !errors.Is(err, operation.ErrUnavailable) && !pgconn.Timeout(err)
 }
 
-// recovered runs a write and returns a panic as an error, so that it is rolled back.
+// recovered runs a batch or a transaction and returns a panic as an error. Everything that a
+// batcher's goroutine runs goes through it: a panic there would end the node.
 func recovered[T any](run func(T) error, with T) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("a store write panicked: %v\n%s", r, debug.Stack())
+			err = fmt.Errorf("a statement of the store panicked: %v\n%s", r, debug.Stack())
 		}
 	}()
 	return run(with)

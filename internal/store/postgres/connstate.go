@@ -22,6 +22,8 @@ type connState struct {
 	committing atomic.Bool
 	// warning is the server's warning about the last COMMIT.
 	warning string
+	// written counts the store's commits; see DB.Written.
+	written *atomic.Uint64
 }
 
 // connStateKey is the key of a connection's state in its custom data.
@@ -34,7 +36,7 @@ func stateOf(conn *pgx.Conn) *connState { return conn.PgConn().CustomData()[conn
 // server that stops waiting for its standby makes the rows visible although the standby
 // may not have them.
 func (db *DB) prepareConn(_ context.Context, config *pgx.ConnConfig) error {
-	c := &connState{primary: db.primaries.Load()}
+	c := &connState{primary: db.primaries.Load(), written: &db.written}
 	dial := config.DialFunc
 	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if c.committing.Load() {
@@ -73,14 +75,17 @@ func (c *connState) endCommit(err error) error {
 	switch {
 	case err == nil && c.warning == "":
 		c.committing.Store(false)
+		c.written.Add(1)
 		return nil
 	case err == nil:
 		c.committing.Store(false)
+		c.written.Add(1)
 		return fmt.Errorf("%w: commit: the server warns: %s", operation.ErrCommitUnknown, c.warning)
 	case neverSent(err), errors.Is(err, pgx.ErrTxCommitRollback), errors.As(err, &failure) && severity(failure) == "ERROR":
 		c.committing.Store(false)
 		return fmt.Errorf("commit: %w", err)
 	}
+	c.written.Add(1)
 	return fmt.Errorf("%w: commit: %w", operation.ErrCommitUnknown, err)
 }
 

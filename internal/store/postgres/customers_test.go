@@ -87,6 +87,11 @@ func booksAreWhole(t *testing.T, conn *pgx.Conn) {
 			    OR ledger_lines <> coalesce((SELECT max(line) FROM ledger l WHERE l.operator_id = w.operator_id), 0)
 			    OR balance_paise <> coalesce((SELECT balance_after FROM wallet_entries e WHERE e.operator_id = w.operator_id ORDER BY seq DESC LIMIT 1), balance_paise)
 			    OR ledger_paise <> coalesce((SELECT balance_after FROM ledger l WHERE l.operator_id = w.operator_id ORDER BY line DESC LIMIT 1), ledger_paise)`,
+		"receipt numbers that do not follow from those before": `
+			SELECT count(*) FROM (SELECT receipt, row_number() OVER (PARTITION BY operator_id,
+			       extract(year FROM to_timestamp(created_at / 1000) AT TIME ZONE 'UTC' + interval '5 hours 30 minutes' - interval '3 months') ORDER BY receipt) AS expected
+			  FROM ledger WHERE receipt IS NOT NULL) l WHERE receipt <> expected`,
+		"purchases without a receipt number": `SELECT count(*) FROM ledger WHERE (receipt IS NULL) <> (operation_id IS NULL)`,
 		"operations whose wallet was not as they say": `
 			SELECT count(*) FROM operations o JOIN wallet_entries e ON e.operation_id = o.id AND e.kind = 'reserve'
 			 WHERE o.wallet_before_paise <> e.balance_after + o.amount_paise`,

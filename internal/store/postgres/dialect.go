@@ -75,14 +75,15 @@ var dialect = &sqlstore.Dialect{
 	LatestPlanName: `(array_agg(o.plan_name ORDER BY l.line DESC))[1]`,
 	Refused:        `refused`,
 	// OFFSET 0 keeps the planner from reading all subscribers first.
-	TermSubscribers: `subscriber_terms t CROSS JOIN LATERAL (
-		       SELECT b.id, b.operator_id, b.mobile, b.name, b.expires_at FROM subscribers b WHERE b.id = t.subscriber_id OFFSET 0) s`,
+	JoinSubscribers: ` CROSS JOIN LATERAL (
+		       SELECT b.id, b.operator_id, b.mobile, b.name, b.area, b.address, b.box_number, b.expires_at FROM subscribers b WHERE b.id = t.subscriber_id OFFSET 0) s`,
 	// Without a LIMIT the planner would read all open operations of all operators.
 	CurrentPlan: `
 		  LEFT JOIN plans p ON p.id = (
 		       SELECT (array_agg(c.plan_id ORDER BY c.starts_at DESC, c.seq DESC))[1] FROM cycles c WHERE c.subscriber_id = s.id AND c.starts_at <= ?)
 		  LEFT JOIN LATERAL (
 		       SELECT n.id, n.status FROM operations n WHERE n.subscriber_id = s.id AND n.status IN ('processing', 'needs_review') LIMIT 1) o ON true`,
+	LiveNodes: liveNodes,
 	LockTable: func(tx sqlstore.Tx, table string) error {
 		_, err := tx.Exec(`LOCK TABLE ` + table + ` IN SHARE ROW EXCLUSIVE MODE`)
 		return err

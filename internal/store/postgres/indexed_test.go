@@ -29,9 +29,13 @@ var stayingSmall = map[string]string{
 	"plans":                 "what is for sale; staff makes each of them",
 	"plan_history":          "every version of what is for sale; staff makes each of them",
 	"proposals":             "what takes two people: staff makes each of them",
+	"bank_statements":       "what staff uploads; a page reads the latest",
+	"adjustment_references": "what staff adjusts by hand",
 	"provider_components":   "what the provider sells",
 	"catalogue_comparisons": "a row for each provider",
 	"schema_tolerance":      "a row for each migration",
+	"store_mark":            "one row",
+	"store_restores":        "a row for each restore",
 	"staff_chain":           "one row, the end of the chain of acts",
 }
 
@@ -47,8 +51,13 @@ var readingMore = map[string]string{
 	"(SELECT (s.expires_at + $4) / 86400000 AS day":     "who expires within a month, added up for a page; kept for a while",
 	"expires_at IS NULL),":                              "an operator's subscribers, counted for a page; kept for a while",
 	"FROM operators WHERE status <> 'deleted'":          "the whole service, counted for staff; kept for a while",
+	"FROM operators each_operator":                      "the operators, for a search of staff: each by one look into an index",
+	"AND a.receipt % 64 = 1":                            "the ledger lines between two receipts that an index has",
 	"FROM staff_acts WHERE id < $1 AND id > $2":         "what staff did, down to a given id",
-	"strpos(": "a text that is looked for in a ledger: until a page is full of it",
+	`lower(s.area COLLATE "C") = `:                      "an area that is looked for in a list, down to a given row",
+	"coalesce(p.id, '') = ":                             "a plan that is looked for in a list, down to a given row",
+	"ORDER BY s.expires_at + 0":                         "the subscribers of an area or a plan that has few",
+	"strpos(":                                           "a text that is looked for in a ledger: until a page is full of it",
 }
 
 func readsMore(text string) bool {
@@ -60,9 +69,9 @@ func readsMore(text string) bool {
 	return false
 }
 
-// countsAll tells the statement that counts the whole service for staff.
+// countsAll tells the statements that count the whole service, or search it, for staff.
 func countsAll(text string) bool {
-	return strings.Contains(text, "FROM operators WHERE status <> 'deleted'")
+	return strings.Contains(text, "FROM operators WHERE status <> 'deleted'") || strings.Contains(text, "FROM operators each_operator")
 }
 
 // asksForDue tells the statements that look for what is due, of all operations of a
@@ -70,24 +79,39 @@ func countsAll(text string) bool {
 // any such state: it has as good as nothing in it.
 var (
 	asksForDue = regexp.MustCompile(`(lease_until|next_check_at|addon_next_at|review_since) (<=|>) \$1|due_at >= 0 AND state|WHERE due_at < \$1`)
-	// asksForOpen tells those of pages that show all that is open or in review.
-	asksForOpen  = regexp.MustCompile(`FROM operations r JOIN subscribers|ORDER BY created_at \+ 0 DESC, id DESC|\(\$1 = 0 OR operator_id \+ 0 = \$1\)|ORDER BY review_since, id|FROM operators WHERE status <> 'deleted'`)
+	// asksForOpen tells those of pages and metrics that show all that is open or in review, those that
+	// look for an adopted operation, and those of announced payments and the newest lines of the bank.
+	asksForOpen  = regexp.MustCompile(`FROM operations t|ORDER BY created_at \+ 0 DESC, id DESC|\(\$1 = 0 OR operator_id \+ 0 = \$1\)|ORDER BY review_since, id|min\(coalesce\(review_since, created_at\)\)|a\.carried_out_at IS NOT NULL|FROM operators WHERE status <> 'deleted'|FROM payment_announcements WHERE decided_at IS NULL$|ORDER BY l\.paid_on DESC LIMIT \$1|WHERE a\.bank_key = \$1|WHERE a\.id = ANY \(\$1::bigint\[\]\)$`)
 	indexesOfFew = []string{
 		"operations_one_open", "operations_open_by_lease", "operations_open_by_check", "operations_late_checks", "operations_addon_due",
 		"operations_reviews_by_operator", "operations_late_checks_by_operator", "operations_addons_by_operator", "bulk_jobs_due", "bulk_jobs_one_running",
+		"operations_adopted",
+		"payment_announcements_open", "payment_announcements_open_of_operator",
+		"bank_lines_old", // read in its order, until the limit
+		"payment_announcements_by_bank_key",
+		"payment_announcements_by_reference", // of the few that the walk announces, several are read by their ids
 	}
 )
+
+const staffAdopt = "staff adopt operations"
 
 // ofStaff are the places whose statements no request and no worker causes.
 var ofStaff = map[string]string{
 	"release": "once for a number that a deleted operator had", "ReleaseLapsed": "the lock for that", "decisions.go": "the service of staff", "history.go": "the service of staff", "lists.go": "the service of staff", "importing.go": "the service of staff",
 	"keys.go": "the service of staff", "logins.go": "the service of staff", "operators.go": "the service of staff", "wallets.go": "the service of staff",
-	"proposals.go": "the service of staff", "references.go": "a start, and the service of staff", "grants.go": "the service of staff", "periods.go": "the service of staff", "overview.go": "the service of staff, but for the count of what is overdue",
+	"proposals.go": "the service of staff", "references.go": "a start, and the service of staff", "upgrade.go": "a start", "grants.go": "the service of staff", "periods.go": "the service of staff", "overview.go": "the service of staff, but for the count of what is overdue and the sum of what is held",
 	"passwords.go": "the service of staff", "refuseLastOwner": "an owner's page of people",
-	"countUnapproved": "the service of staff", "setPlan": "the service of staff", "RetirePlan": "the service of staff", "recordPlan": "the service of staff", "checkComponent": "the service of staff",
+	"creditAnnouncement": "the service of staff", "announcementOf": "the service of staff", "Reversals": "the service of staff", "setPlan": "the service of staff", "RetirePlan": "the service of staff", "recordPlan": "the service of staff", "checkComponent": "the service of staff",
 	"refuseComponent": "the service of staff", "planByID": "the service of staff", "AllPlans": "the service of staff",
-	"StartMaintenance": "the service of staff", "EndMaintenance": "the service of staff", "readMaintenance": "a look at one row",
-	"masterkeys.go": "a start", "UseIntegrityKeys": "a start", "migrate.go": "a start", "checkDurability": "a start", "readTotal": "a start", "hasOperators": "a start", "startChain": "a start",
+	"acme.go":     "a row for each certificate, by its key",
+	"restores.go": "one row for the mark, and one for each restore", "switchOn": "the service of staff",
+	"SubscribersNamed": staffAdopt, "PlanVersions": staffAdopt, "insertAdopted": staffAdopt, "adopt": staffAdopt, "claimForgotten": staffAdopt,
+	"personal.go": "staff export or forget a subscriber", "removedAt": "the service of staff",
+	"numberReceiptsOf": "once after an upgrade from 0.1.0",
+	"choices.go":       "completion on the command line", "state.go": "coax doctor",
+	"ClaimAdopted": "once for an adopted activation", "checkMark": "one row, for a new connection",
+	"EndMaintenance": "the service of staff", "readMaintenance": "a look at one row",
+	"masterkeys.go": "a start", "sealed.go": "a rotation of the master key", "nodes.go": "one row for each node, and the sessions", "UseIntegrityKeys": "a start", "migrate.go": "a start", "checkDurability": "a start", "readTotal": "a start", "hasOperators": "a start", "startChain": "a start",
 	"Ready": "a look at the schema, which is one row", "ServerTime": "a look at the clock",
 }
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"github.com/jackc/pgx/v5"
 
+	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
@@ -24,8 +25,20 @@ func lockMaintenance(tx sqlstore.Tx) error {
 	return err
 }
 
-// guardMaintenance adds a statement that fails in maintenance mode, and prevents the mode
-// from being switched on before the commit.
-func guardMaintenance(batch *pgx.Batch) {
-	batch.Queue(`SELECT 1 / (count(*) = 0)::int FROM (` + maintenanceRow + `) AS maintenance`)
+// guardMaintenance adds a statement that fails in maintenance mode, or if an operation was
+// adopted under a draft's key, and prevents the mode from being switched on before the commit.
+func guardMaintenance(batch *pgx.Batch, drafts []*operation.Draft) {
+	var operators []int64
+	var keys []string
+	for _, d := range drafts {
+		for _, key := range d.AdoptedKeys {
+			operators, keys = append(operators, d.OperatorID), append(keys, key)
+		}
+	}
+	batch.Queue(`
+		SELECT 1 / (count(*) = 0 AND NOT EXISTS (
+		         SELECT FROM unnest($1::bigint[], $2::text[]) AS v (operator_id, key)
+		           JOIN operations a ON a.operator_id = v.operator_id AND a.idempotency_key = v.key COLLATE "C"
+		          WHERE a.carried_out_at IS NOT NULL))::int
+		  FROM (`+maintenanceRow+`) AS maintenance`, operators, keys)
 }

@@ -53,7 +53,7 @@ func TestStartMaintenance_DoesNotWaitForADump(t *testing.T) {
 	exec(t, dump, `LOCK TABLE maintenance IN ACCESS SHARE MODE`)
 	_, err := db.StartMaintenance(t.Context(), act("maintenance on"))
 	ok(t, err)
-	_, err = db.EndMaintenance(t.Context(), act("maintenance off"), false)
+	_, err = db.EndMaintenance(t.Context(), act("maintenance off"), false, false)
 	ok(t, err)
 	exec(t, dump, `COMMIT`)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -16,10 +17,24 @@ import (
 
 // generation is the schema generation of this binary. A migration that older binaries cannot
 // work with names the oldest generation that can.
-const generation = 2
+const generation = 3
 
 //go:embed migrations/*.sql
 var migrations embed.FS
+
+// Generation is the schema generation of this binary.
+func Generation() int { return generation }
+
+// NewestMigration returns the number of this binary's newest migration.
+func NewestMigration() (int64, error) {
+	entries, err := migrations.ReadDir("migrations")
+	if err != nil || len(entries) == 0 {
+		return 0, errors.Join(err, errors.New("there are no migrations"))
+	}
+	var number int64
+	_, err = fmt.Sscanf(entries[len(entries)-1].Name(), "%d_", &number)
+	return number, err
+}
 
 // Schema returns the text of all migrations, which identifies the schema.
 func Schema() (string, error) {
@@ -36,8 +51,8 @@ func Schema() (string, error) {
 }
 
 const (
-	// migrateTries is how often a node tries to migrate if other nodes migrate at the same
-	// time.
+	// migrateTries is how often a node tries to migrate from one version while other nodes
+	// migrate at the same time. Losing to them once per migration is normal.
 	migrateTries = 20
 	// A migration locks tables exclusively, and other transactions queue behind it. If it
 	// does not get its locks soon, because an audit or a backup reads the tables, it gives
@@ -47,9 +62,9 @@ const (
 	migrateLockRetries = 200
 )
 
-// checkSchema makes sure that binary and schema match. Only a node migrates the schema, not
-// a tool that runs beside one.
-func (db *DB) checkSchema(ctx context.Context, role Role) error {
+// checkSchema makes sure that binary and schema match. Only a node migrates the schema and fills in
+// what it needs, not a tool that runs beside one.
+func (db *DB) checkSchema(ctx context.Context, options Options) error {
 	oldest, err := db.oldestGeneration(ctx)
 	if err != nil {
 		return fmt.Errorf("read the schema of %s: %w", db.where, err)
@@ -67,11 +82,17 @@ func (db *DB) checkSchema(ctx context.Context, role Role) error {
 	if err != nil {
 		return err
 	}
-	if role == Node {
+	if options.Role == Node {
 		if err := db.migrate(ctx, provider); err != nil {
 			return err
 		}
-		return db.fillReferences(ctx)
+		if err := db.buildIndexes(ctx, handle); err != nil {
+			return err
+		}
+		if err := db.fillReferences(ctx); err != nil {
+			return err
+		}
+		return db.fillSubscriberIndex(ctx, options.Progress)
 	}
 	if oldest == 0 {
 		return fmt.Errorf("there is no store at %s yet: start a node or run `coax migrate` first", db.where)
@@ -107,6 +128,7 @@ var migrating sync.Mutex
 func (db *DB) migrate(ctx context.Context, provider *goose.Provider) error {
 	migrating.Lock()
 	defer migrating.Unlock()
+	var reached int64
 	for tries, waits := 1, 0; ; {
 		_, err := provider.Up(ctx)
 		if err == nil {
@@ -114,6 +136,9 @@ func (db *DB) migrate(ctx context.Context, provider *goose.Provider) error {
 		}
 		if pending, pendingErr := provider.HasPending(ctx); pendingErr == nil && !pending {
 			return nil
+		}
+		if version, versionErr := provider.GetDBVersion(ctx); versionErr == nil && version > reached {
+			reached, tries = version, 1
 		}
 		switch {
 		case ctx.Err() != nil:

@@ -144,7 +144,7 @@ func TestMasterKey_DifferentKeysAtStart(t *testing.T) {
 				// Other keys altogether, or another key of the same number.
 				id := uint32(1 + i*(round%2))
 				<-start
-				err := node.CheckMasterKeys(t.Context(), map[uint32][]byte{id: {byte(i)}}, noon)
+				err := node.CheckMasterKeys(t.Context(), map[uint32][]byte{id: {byte(i)}}, id, noon)
 				if err == nil {
 					taken.Add(1)
 					return

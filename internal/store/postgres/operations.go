@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -24,25 +23,68 @@ func (db *DB) OperationByKey(ctx context.Context, operatorID int64, key string) 
 		 WHERE operator_id = $1 AND idempotency_key = $2`, operatorID, key)
 }
 
+// AdoptedByKey finds an adopted operation by what it has in place of its key.
+func (db *DB) AdoptedByKey(ctx context.Context, operatorID int64, adopted []string) (operation.Operation, bool, error) {
+	return sqlstore.OneOperation(db.read(ctx), `operations
+		 WHERE carried_out_at IS NOT NULL AND operator_id = $1 AND idempotency_key = ANY ($2::text[])`, operatorID, adopted)
+}
+
+// transactionQuery is a look-up of one of an operator's operations.
+type transactionQuery struct {
+	operatorID int64
+	id         string
+}
+
 // OperationByID finds one of an operator's operations.
 func (db *DB) OperationByID(ctx context.Context, operatorID int64, id string) (operation.Operation, bool, error) {
-	return sqlstore.OneOperation(db.read(ctx), `operations WHERE operator_id = $1 AND id = $2`, operatorID, id)
+	op, err := db.transactions.do(ctx, transactionQuery{operatorID, id})
+	if err != nil {
+		return operation.Operation{}, false, fmt.Errorf("read an operation: %w", err)
+	}
+	if op == nil {
+		return operation.Operation{}, false, nil
+	}
+	return *op, true, nil
+}
+
+// transactionItem is one look-up that waits for a batch; its result is nil if there is no
+// such operation.
+type transactionItem = item[transactionQuery, *operation.Operation]
+
+func readTransactions(from sqlstore.Querier, batch []*transactionItem) error {
+	rows, err := from.Query(`
+		SELECT `+sqlstore.OperationColumns+`
+		  FROM unnest($1::bigint[], $2::text[]) AS q (asked_by, asked)
+		  JOIN operations ON id = q.asked COLLATE "C" AND operator_id + 0 = q.asked_by`,
+		column(batch, func(e *transactionItem) int64 { return e.request.operatorID }),
+		column(batch, func(e *transactionItem) string { return e.request.id }))
+	found := make(map[transactionQuery]*operation.Operation, len(batch))
+	_, err = sqlstore.Collect(rows, err, func(row sqlstore.Row) (struct{}, error) {
+		op, err := sqlstore.ReadOperation(row)
+		found[transactionQuery{op.OperatorID, op.ID}] = &op
+		return struct{}{}, err
+	})
+	for _, e := range batch {
+		e.result = found[e.request]
+	}
+	return err
 }
 
 // subscriberColumns are what a request needs of a subscriber s, which may be missing. LIMIT
 // makes the planner use the index by subscriber: if it estimates the table as small, it
 // would read all open operations.
 const subscriberColumns = `s.id, s.operator_id, s.mobile, s.name, s.expires_at, s.version,
-	(SELECT o.id FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review') LIMIT 1)`
+	coalesce((SELECT o.id FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review') LIMIT 1), s.reversing)`
 
 // subscriberCycles are the cycles of a subscriber s in the order they were bought, as
 // one text, so that they need no statement of their own.
-const subscriberCycles = `(SELECT json_agg(json_build_object('plan', c.plan_id, 'starts', c.starts_at, 'ends', c.ends_at) ORDER BY c.seq)
-	   FROM cycles c WHERE c.subscriber_id = s.id)`
+const subscriberCycles = `(SELECT json_agg(json_build_object('plan', c.plan_id, 'name', p.name, 'starts', c.starts_at, 'ends', c.ends_at) ORDER BY c.seq)
+	   FROM cycles c JOIN plans p ON p.id = c.plan_id WHERE c.subscriber_id = s.id)`
 
 // nullableCycles is scanned from subscriberCycles.
 type nullableCycles []struct {
 	Plan   string `json:"plan"`
+	Name   string `json:"name"`
 	Starts int64  `json:"starts"`
 	Ends   int64  `json:"ends"`
 }
@@ -77,17 +119,6 @@ func (p *nullableSubscriber) found() *operation.Subscriber {
 	}
 }
 
-// subscriberWhere reads the subscriber of a condition, which must be a literal; nil if
-// there is none.
-func subscriberWhere(from sqlstore.Querier, condition string, args ...any) (*operation.Subscriber, error) {
-	var subscriber nullableSubscriber
-	err := from.QueryRow(`SELECT `+subscriberColumns+` FROM subscribers s WHERE `+condition, args...).Scan(subscriber.targets()...)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, fmt.Errorf("read a subscriber: %w", err)
-	}
-	return subscriber.found(), nil
-}
-
 // unindexed is an operation's status in a statement that has the operation's id. With the
 // plain column the planner would use an index of open operations, which it estimates as
 // empty, and read all of it, including the dead rows since the last vacuum.
@@ -109,60 +140,72 @@ func (db *DB) ExtendLease(ctx context.Context, id string, epoch int64, until tim
 	return changed == 1, nil
 }
 
-// SubscriptionOf reads one of an operator's subscribers, with its open operations.
-func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile string) (operation.Subscription, bool, error) {
-	s := operation.Subscription{Plans: map[string]string{}}
-	found := false
-	err := db.snapshot(ctx, func(from sqlstore.Querier) error {
-		condition, argument := `s.id = $1 AND s.operator_id = $2`, id
-		if id == "" {
-			condition, argument = `s.mobile = $1 AND s.operator_id = $2`, mobile
-		}
-		customer, err := subscriberWhere(from, condition, argument, operatorID)
-		if err != nil || customer == nil {
-			return err
-		}
-		found, s.Subscriber = true, *customer
-		var activated, renewed sql.NullInt64
-		var transaction, provider sql.NullString
-		var cycles nullableCycles
-		// operator_id + 0 keeps the planner from using the index by operator, where it
-		// would scan all of the operator's operations until it finds the subscriber's.
-		err = from.QueryRow(`
-			SELECT email, address, connection_type, activated_at, renewed_at, last_provider_transaction,
-			       (SELECT o.provider FROM operations o WHERE o.subscriber_id = s.id AND o.operator_id + 0 = s.operator_id ORDER BY o.created_at DESC LIMIT 1),
-			       `+subscriberCycles+`
-			  FROM subscribers s WHERE s.id = $1`, customer.ID).
-			Scan(&s.Email, &s.Address, &s.ConnectionType, &activated, &renewed, &transaction, &provider, &cycles)
-		if err != nil {
-			return fmt.Errorf("read a subscriber's profile: %w", err)
-		}
-		s.CreatedAt, s.RenewedAt, s.Cycles = sqlstore.Time(activated), sqlstore.Time(renewed), cycles.found()
-		s.LastProviderTransaction, s.Provider = transaction.String, provider.String
-		rows, err := from.Query(`
-			SELECT `+sqlstore.OperationColumns+` FROM operations
-			 WHERE subscriber_id = $1 AND status IN ('processing', 'needs_review') ORDER BY created_at, id`, customer.ID)
-		if s.Pending, err = sqlstore.Collect(rows, err, sqlstore.ReadOperation); err != nil {
-			return fmt.Errorf("read pending operations: %w", err)
-		}
-		return planNames(from, customer.ID, s.Plans)
-	})
-	return s, found, err
+// subscriptionQuery is a look-up of one of an operator's subscribers, by id or else by mobile.
+type subscriptionQuery struct {
+	operatorID int64
+	id, mobile string
 }
 
-func planNames(from sqlstore.Querier, subscriberID string, names map[string]string) error {
-	rows, err := from.Query(`
-		SELECT id, name FROM plans
-		 WHERE id IN (SELECT plan_id FROM cycles WHERE subscriber_id = $1)
-		    OR id IN (SELECT plan_id FROM operations WHERE subscriber_id = $1 AND status IN ('processing', 'needs_review'))`, subscriberID)
-	_, err = sqlstore.Collect(rows, err, func(row sqlstore.Row) (struct{}, error) {
-		var id, name string
-		err := row.Scan(&id, &name)
-		names[id] = name
-		return struct{}{}, err
-	})
-	if err != nil {
-		return fmt.Errorf("read plan names: %w", err)
+// subscriptionItem is one look-up that waits for a batch; its result is nil if there is no
+// such subscriber.
+type subscriptionItem = item[subscriptionQuery, *operation.Subscription]
+
+// SubscriptionOf reads one of an operator's subscribers. If there is an open operation, both
+// are read again in one transaction.
+func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile string) (operation.Subscription, bool, error) {
+	query := subscriptionQuery{operatorID: operatorID, id: id}
+	if id == "" {
+		query.mobile = mobile
 	}
-	return nil
+	s, err := db.subscriptions.do(ctx, query)
+	if err == nil && s != nil && s.OpenOperation != "" {
+		err = db.snapshot(ctx, func(from sqlstore.Querier) error {
+			one := &subscriptionItem{request: query}
+			err := readSubscriptions(from, []*subscriptionItem{one})
+			if s = one.result; err != nil || s == nil {
+				return err
+			}
+			return sqlstore.ReadPending(from, s)
+		})
+	}
+	if err != nil {
+		return operation.Subscription{}, false, fmt.Errorf("read a subscriber: %w", err)
+	}
+	if s == nil {
+		return operation.Subscription{}, false, nil
+	}
+	return *s, true, nil
+}
+
+// readSubscriptions reads a batch. OFFSET 0 keeps the planner from reading all subscribers
+// first.
+func readSubscriptions(from sqlstore.Querier, batch []*subscriptionItem) error {
+	rows, err := from.Query(`
+		SELECT `+sqlstore.SubscriptionColumns+`, `+subscriberCycles+`, q.n
+		  FROM unnest($1::bigint[], $2::text[], $3::text[]) WITH ORDINALITY AS q (operator_id, subscriber_id, mobile, n)
+		 CROSS JOIN LATERAL (
+		       SELECT b.* FROM subscribers b
+		        WHERE b.id = coalesce(nullif(q.subscriber_id, ''), (SELECT m.id FROM subscribers m WHERE m.mobile = q.mobile COLLATE "C")) COLLATE "C"
+		          AND b.operator_id = q.operator_id OFFSET 0) AS s`,
+		column(batch, func(e *subscriptionItem) int64 { return e.request.operatorID }),
+		column(batch, func(e *subscriptionItem) string { return e.request.id }),
+		column(batch, func(e *subscriptionItem) string { return e.request.mobile }))
+	for _, e := range batch {
+		e.result = nil // a batch may run again
+	}
+	_, err = sqlstore.Collect(rows, err, func(row sqlstore.Row) (struct{}, error) {
+		var cycles nullableCycles
+		var n int64
+		s, found, err := sqlstore.ReadSubscription(row, &cycles, &n)
+		if err != nil || !found {
+			return struct{}{}, err
+		}
+		s.Cycles, s.Plans = cycles.found(), map[string]string{}
+		for _, cycle := range cycles {
+			s.Plans[cycle.Plan] = cycle.Name
+		}
+		batch[n-1].result = &s
+		return struct{}{}, nil
+	})
+	return err
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/coaxhq/coax/internal/failpoint"
-	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
 // pipe is a transaction whose statements are sent together, so that a write takes one or
@@ -18,7 +17,10 @@ import (
 //
 // The client cannot stop statements that were sent with the COMMIT. So their conditions are
 // checked on the server: by a constraint, or by guarded.
+//
+// The querier reads between batches, in a round trip of its own.
 type pipe struct {
+	querier
 	conn        *pgxpool.Conn
 	lockTimeout time.Duration
 	begun       bool
@@ -41,7 +43,7 @@ func guardFailed(err error) bool { return sqlState(err) == divisionByZero || vio
 // It may call run several times.
 func (db *DB) pipelined(ctx context.Context, lockTimeout time.Duration, run func(*pipe) error) error {
 	return db.repeat(ctx, func(conn *pgxpool.Conn) error {
-		p := &pipe{conn: conn, lockTimeout: lockTimeout}
+		p := &pipe{querier: querier{context.Background(), conn}, conn: conn, lockTimeout: lockTimeout}
 		err := recovered(run, p)
 		if !p.done || err != nil {
 			p.abandon()
@@ -60,17 +62,6 @@ func (p *pipe) send(batch *pgx.Batch) error {
 	ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
 	defer cancel()
 	return p.conn.SendBatch(ctx, p.withBegin(batch)).Close()
-}
-
-// QueryRow reads one row between batches, in a round trip of its own; sql.ErrNoRows if
-// there is none.
-func (p *pipe) QueryRow(query string, args ...any) sqlstore.Row {
-	return p.conn.QueryRow(context.Background(), query, args...)
-}
-
-// Query reads several rows between batches; the caller closes them.
-func (p *pipe) Query(query string, args ...any) (sqlstore.Rows, error) {
-	return p.conn.Query(context.Background(), query, args...)
 }
 
 // commitAt is commit for a write with a failpoint between its rows and the COMMIT. If

@@ -51,13 +51,22 @@ type Options struct {
 	// Begin is called before a node creates a store or opens one without operators; if it
 	// returns an error, Open fails. It may be nil.
 	Begin func() error
+	// Progress is told what a node does that takes long in a large store before it opens. It may
+	// be nil.
+	Progress func(text string)
 }
 
 // Observer observes the store's batches. It measures their duration itself.
 type Observer interface {
-	// Batch is called before a batch of writes is committed, and done afterwards.
-	Batch(writes int) (done func())
+	// Batch is called before a batch of writes is committed, and done afterwards. batcher is
+	// one of Batchers.
+	Batch(batcher string, writes int) (done func())
 }
+
+// Batchers are the names of the batchers that are observed.
+var Batchers = []string{admissions, reservations, settlements}
+
+const admissions, reservations, settlements = "admission", "reservation", "settlement"
 
 // DB is an open store.
 type DB struct {
@@ -66,20 +75,27 @@ type DB struct {
 	role  Role
 	pool  *pgxpool.Pool
 	// The batchers run the requests of many callers together.
-	snapshots    *batcher[operation.SnapshotQuery, snapshotResult]
-	admissions   *batcher[access.Admission, access.Admitted]
-	reservations *batcher[operation.Draft, operation.Operation]
-	settlements  *batcher[pendingSettlement, operation.Operation]
+	snapshots     *batcher[operation.SnapshotQuery, snapshotResult]
+	wallets       *batcher[int64, *subscription.Wallet]
+	subscriptions *batcher[subscriptionQuery, *operation.Subscription]
+	transactions  *batcher[transactionQuery, *operation.Operation]
+	admissions    *batcher[access.Admission, access.Admitted]
+	reservations  *batcher[operation.Draft, operation.Operation]
+	settlements   *batcher[pendingSettlement, operation.Operation]
 	// commitOrder is shared by the batchers that write.
 	commitOrder *commitOrder
 	locks       *lockWaits
-	// waiting counts the writes that have no connection yet.
+	// waiting counts the batches, and writes that are not batched, that have no connection yet.
 	waiting atomic.Int64
 	// primaries counts the primaries that were lost; each connection belongs to one.
 	primaries    atomic.Int64
 	broken       chan struct{} // never closed: see Broken
 	ids          *subscription.IDs
 	onAuditEntry func(context.Context, admin.AuditEntry)
+	// written counts the commits; see Written.
+	written atomic.Uint64
+	// expected is the mark that a new connection has to find; nil for none.
+	expected atomic.Pointer[expectedMark]
 	// keys sign staff actions and digests; nil until UseIntegrityKeys.
 	keys atomic.Pointer[integrity.Keys]
 }
@@ -100,7 +116,7 @@ const (
 
 // session are the settings of every connection.
 var session = map[string]string{
-	"application_name": "coax",
+	"application_name": sessionName,
 	// None, whatever is set for the role or the database: a COMMIT that is cancelled while
 	// it waits for the standby is committed, although the standby may not have it.
 	"statement_timeout": "0",
@@ -124,6 +140,7 @@ func Open(ctx context.Context, address string, options Options) (*DB, error) {
 	db := &DB{where: Redact(address), role: options.Role, broken: make(chan struct{}), commitOrder: newCommitOrder(maxOrderWait), locks: newLockWaits(config.MaxConns), ids: subscription.NewIDs(subscription.IDDigits), onAuditEntry: options.OnAuditEntry}
 	db.Store = sqlstore.New(sqlEngine{db}, dialect, options.Role == Tool)
 	config.BeforeConnect = db.prepareConn
+	config.AfterConnect = db.checkMark
 	config.PrepareConn = replan
 	if db.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("prepare to connect: %w", err)
@@ -132,7 +149,7 @@ func Open(ctx context.Context, address string, options Options) (*DB, error) {
 		db.pool.Close()
 		return nil, err
 	}
-	db.openSnapshots()
+	db.openReads()
 	db.openAdmission(options.Observe)
 	db.openReservation(options.Observe)
 	db.openSettlement(options.Observe)
@@ -159,7 +176,7 @@ func (db *DB) prepare(ctx context.Context, options Options) error {
 			}
 		}
 	}
-	return db.checkSchema(ctx, options.Role)
+	return db.checkSchema(ctx, options)
 }
 
 // hasOperators reports whether there is a schema with an operator in it.
@@ -290,7 +307,7 @@ func (db *DB) Broken() <-chan struct{} { return db.broken }
 // Queued returns how many writes wait for a connection or for a batch.
 func (db *DB) Queued() int {
 	queued := int(db.waiting.Load())
-	for _, batcher := range db.batchers() {
+	for _, batcher := range db.writes() {
 		queued += batcher.queued()
 	}
 	return queued
@@ -298,7 +315,7 @@ func (db *DB) Queued() int {
 
 // Close waits for accepted writes and closes the connections.
 func (db *DB) Close() error {
-	for _, batcher := range db.batchers() {
+	for _, batcher := range append(db.reads(), db.writes()...) {
 		batcher.stop()
 	}
 	db.pool.Close()
@@ -311,6 +328,10 @@ type anyBatcher interface {
 	stop()
 }
 
-func (db *DB) batchers() []anyBatcher {
-	return []anyBatcher{db.snapshots, db.admissions, db.reservations, db.settlements}
+func (db *DB) reads() []anyBatcher {
+	return []anyBatcher{db.snapshots, db.wallets, db.subscriptions, db.transactions}
+}
+
+func (db *DB) writes() []anyBatcher {
+	return []anyBatcher{db.admissions, db.reservations, db.settlements}
 }

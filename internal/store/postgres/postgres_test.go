@@ -35,6 +35,10 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) storetest.Opener { return place(migrated(t)) })
 }
 
+func BenchmarkRetention(b *testing.B) {
+	storetest.BenchmarkRetention(b, func(t testing.TB) storetest.Opener { return place(pgtest.NewDatabase(t)) })
+}
+
 func BenchmarkReports(b *testing.B) {
 	storetest.BenchmarkReports(b, func(t testing.TB) storetest.Opener { return place(pgtest.NewDatabase(t)) })
 }

@@ -2,6 +2,9 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -91,4 +94,97 @@ func givenUp(t *testing.T, address string, read func() error) bool {
 		t.Errorf("the read failed: %v", err)
 	}
 	return locked == nil
+}
+
+// A read that panics fails with an error, and the other reads of its batch and the node go on.
+func TestSharedRead_PanicFailsOneItem(t *testing.T) {
+	t.Parallel()
+	db := open(t, migrated(t))
+	entered, release := make(chan struct{}, 1), make(chan struct{})
+	reads := newReads(db, func(id int64) int64 { return id }, func(from sqlstore.Querier, batch []*item[int64, int64]) error {
+		if batch[0].request == 0 {
+			entered <- struct{}{}
+			<-release
+			return nil
+		}
+		rows, err := from.Query(`SELECT id FROM unnest($1::bigint[]) AS id`, column(batch, func(e *item[int64, int64]) int64 { return e.request }))
+		_, err = sqlstore.Collect(rows, err, func(row sqlstore.Row) (n int64, err error) {
+			if err := row.Scan(&n); err != nil {
+				return n, err
+			}
+			if n == 3 {
+				panic("on purpose")
+			}
+			for _, e := range batch {
+				if e.request == n {
+					e.result = 10 * n
+				}
+			}
+			return n, nil
+		})
+		return err
+	})
+	defer reads.stop()
+	var group sync.WaitGroup
+	group.Go(func() { _, _ = reads.do(t.Context(), 0) })
+	<-entered
+	results, errs := make([]int64, 6), make([]error, 6)
+	for id := 1; id < len(results); id++ {
+		group.Go(func() { results[id], errs[id] = reads.do(t.Context(), int64(id)) })
+	}
+	until(t, "all wait for the next batch", func() bool { return reads.queued() == len(results)-1 })
+	close(release)
+	group.Wait()
+	for id := 1; id < len(results); id++ {
+		if id == 3 {
+			if errs[id] == nil || errors.Is(errs[id], operation.ErrUnavailable) || !strings.Contains(errs[id].Error(), "on purpose") {
+				t.Errorf("the read that panicked: %v; want the panic", errs[id])
+			}
+		} else if errs[id] != nil || results[id] != int64(10*id) {
+			t.Errorf("read %d: %d, %v; want %d", id, results[id], errs[id], 10*id)
+		}
+	}
+}
+
+// Reads behind a locked table wait on one connection for each batcher, hold no slot that writes
+// need, are no queue of writes, and get told that the store is not available.
+func TestSharedReads_BehindALockedTable(t *testing.T) {
+	t.Parallel()
+	f := newLockFixture(t, "&lock_timeout=1s", 1)
+	_, err := f.session.Exec(t.Context(), `LOCK TABLE wallets IN ACCESS EXCLUSIVE MODE`)
+	ok(t, err)
+	operators := []int64{f.ours[0].record.Operator.ID, f.theirs[0].record.Operator.ID}
+	errs := make([]error, 20)
+	var group sync.WaitGroup
+	for i := range errs {
+		group.Go(func() { _, errs[i] = f.db.Wallet(t.Context(), operators[i%2]) })
+	}
+	until(t, "a read waits for the table and others for their batch", func() bool { return f.lockWaiters(f.watch) > 0 && f.db.wallets.queued() > 0 })
+	if queued := f.db.Queued(); queued != 0 {
+		t.Errorf("%d writes are queued; want none", queued)
+	}
+	done := make(chan struct{})
+	go func() { group.Wait(); close(done) }()
+	most, slots := 0, 0
+	for over := false; !over; {
+		most, slots = max(most, f.lockWaiters(f.watch)), max(slots, len(f.db.locks.queues))
+		select {
+		case <-done:
+			over = true
+		default:
+		}
+	}
+	if most != 1 || slots != 0 {
+		t.Errorf("%d connections waited for the table, with %d slots of writes; want one, with none", most, slots)
+	}
+	for i, err := range errs {
+		if !errors.Is(err, operation.ErrUnavailable) {
+			t.Errorf("read %d: %v; want that the store is not available", i, err)
+		}
+	}
+	ok(t, f.session.Rollback(t.Context()))
+	for _, id := range operators {
+		_, err := f.db.Wallet(t.Context(), id)
+		ok(t, err)
+	}
 }

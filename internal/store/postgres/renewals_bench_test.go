@@ -82,6 +82,17 @@ func BenchmarkCyclesByPlan(b *testing.B) {
 		func() time.Duration { return processTime(b) + serverTime(b, conn) })
 }
 
+func BenchmarkBalance(b *testing.B) {
+	conn := raw(b, pgtest.NewDatabase(b))
+	storetest.BenchmarkReads(b, func(t testing.TB) storetest.Opener { return place(pgtest.NewDatabase(t)) }, func() time.Duration { return serverTime(b, conn) })
+}
+
+func BenchmarkLookups(b *testing.B) {
+	address := pgtest.NewDatabase(b)
+	conn := raw(b, address)
+	storetest.BenchmarkLookups(b, func(testing.TB) storetest.Opener { return place(address) }, func() time.Duration { return serverTime(b, conn) })
+}
+
 func renewing(b *testing.B, db *DB, c customer, round int64) error {
 	ctx, key := b.Context(), fmt.Sprintf("key-%d", round)
 	admitted, err := db.Admit(ctx, asking(c.record, fmt.Sprintf("nonce-of-some-length-%d", round)))

@@ -20,7 +20,7 @@ type reservationItem = item[operation.Draft, operation.Operation]
 
 func (db *DB) openReservation(observe Observer) {
 	db.reservations = newBatcher(batcherOptions[operation.Draft, operation.Operation]{
-		observe: observe, order: db.commitOrder, maxItems: batchLimit(maxReservations), locks: db.locks,
+		observe: observe, name: reservations, order: db.commitOrder, maxItems: batchLimit(maxReservations), locks: db.locks,
 		operator: func(d operation.Draft) int64 { return d.OperatorID },
 		run:      db.reserveBatch,
 	})
@@ -67,7 +67,7 @@ func (db *DB) reserveBatch(all []*reservationItem, lockTimeout time.Duration) er
 			}
 		}
 		batch := &pgx.Batch{}
-		guardMaintenance(batch)
+		guardMaintenance(batch, drafts)
 		guardPlans(batch, drafts)
 		addSubscribers(batch, activations)
 		claimSubscribers(batch, existing)
@@ -108,6 +108,9 @@ var newSubscriberColumns = columns[*operation.Draft]{
 	textColumn("address", func(d *operation.Draft) string { return d.Profile.Address }),
 	textColumn("connection_type", func(d *operation.Draft) string { return d.Profile.ConnectionType }),
 	timeColumn("created_at", func(d *operation.Draft) time.Time { return d.CreatedAt }),
+	textColumn("area", func(d *operation.Draft) string { return d.Profile.Area }),
+	textColumn("box_number", func(d *operation.Draft) string { return d.Profile.BoxNumber }),
+	textColumn("notes", func(d *operation.Draft) string { return d.Profile.Notes }),
 }
 
 var insertSubscribers = `

@@ -18,6 +18,10 @@ var _ operation.ReviewStore = (*DB)(nil)
 func (db *DB) TakeOver(ctx context.Context, now time.Time) error {
 	return db.do(ctx, func(tx *tx) error {
 		_, err := tx.Exec(`UPDATE operations SET lease_until = $1 WHERE status = 'processing' AND lease_until > $1`, now.UnixMilli())
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(`UPDATE reversals SET next_at = $1 WHERE next_at > $1`, now.UnixMilli())
 		return err
 	})
 }
@@ -28,8 +32,9 @@ func (db *DB) Due(ctx context.Context, now time.Time) (due operation.Due, err er
 		SELECT EXISTS (SELECT 1 FROM operations WHERE status = 'processing' AND lease_until <= $1)
 		    OR EXISTS (SELECT 1 FROM operations WHERE status = 'needs_review' AND next_check_at <= $1),
 		       EXISTS (SELECT 1 FROM operations WHERE addon_next_at IS NOT NULL AND addon_next_at <= $1),
-		       EXISTS (SELECT 1 FROM operations WHERE status = 'failed' AND next_check_at IS NOT NULL AND next_check_at <= $1)`,
-		now.UnixMilli()).Scan(&due.Reviews, &due.Addons, &due.LateChecks)
+		       EXISTS (SELECT 1 FROM operations WHERE status = 'failed' AND next_check_at IS NOT NULL AND next_check_at <= $1),
+		       EXISTS (SELECT 1 FROM reversals WHERE next_at IS NOT NULL AND next_at <= $1)`,
+		now.UnixMilli()).Scan(&due.Reviews, &due.Addons, &due.LateChecks, &due.Reversals)
 	if err != nil {
 		return due, fmt.Errorf("look for due operations: %w", err)
 	}

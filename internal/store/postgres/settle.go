@@ -27,7 +27,7 @@ type settlementItem = item[pendingSettlement, operation.Operation]
 
 func (db *DB) openSettlement(observe Observer) {
 	db.settlements = newBatcher(batcherOptions[pendingSettlement, operation.Operation]{
-		observe: observe, order: db.commitOrder, maxItems: batchLimit(maxSettlements), locks: db.locks,
+		observe: observe, name: settlements, order: db.commitOrder, maxItems: batchLimit(maxSettlements), locks: db.locks,
 		operator: func(s pendingSettlement) int64 { return s.before.OperatorID },
 		run:      db.settleBatch,
 	})

@@ -118,35 +118,65 @@ var chargeColumns = columns[pendingSettlement]{
 	timeColumn("at", func(s pendingSettlement) time.Time { return s.At }),
 }
 
+var yearColumns = columns[int64]{intColumn("year", func(year int64) int64 { return year })}
+
+// financialYears returns the financial year of each wallet's items; 0 if they differ.
+func financialYears(confirmed []pendingSettlement, totals []walletTotal) []int64 {
+	years := make([]int64, len(totals))
+	differ := make([]bool, len(totals))
+	for _, s := range confirmed {
+		n, year := walletOf(totals, s.before.OperatorID), int64(subscription.FinancialYear(s.At))
+		differ[n] = differ[n] || years[n] != 0 && years[n] != year
+		years[n] = year
+	}
+	for n := range years {
+		if differ[n] {
+			years[n] = 0
+		}
+	}
+	return years
+}
+
 var chargeAll = `
 	WITH charged AS (
-	     UPDATE wallets w SET ledger_paise = w.ledger_paise - v.paise, ledger_lines = w.ledger_lines + v.items
-	       FROM ` + unnest(1, totalColumns) + ` AS v (` + names(totalColumns) + `)
+	     UPDATE wallets w
+	        SET ledger_paise = w.ledger_paise - v.paise, ledger_lines = w.ledger_lines + v.items,
+	            receipt_lines = w.receipt_lines + CASE WHEN w.receipt_lines = w.ledger_lines THEN v.items ELSE 0 END,
+	            receipts = CASE WHEN w.receipt_year = v.year THEN w.receipts
+	                 ELSE coalesce((w.receipts_past::jsonb ->> v.year::text)::bigint, 0) END + v.items,
+	            receipts_past = CASE WHEN w.receipt_year = v.year THEN w.receipts_past
+	                 ELSE ((w.receipts_past::jsonb || jsonb_build_object(w.receipt_year::text, w.receipts)) - ARRAY[v.year::text, '0'])::text END,
+	            receipt_year = v.year
+	       FROM ` + unnest(1, totalColumns, yearColumns) + ` AS v (` + names(totalColumns, yearColumns) + `)
 	      WHERE w.operator_id = v.operator_id
-	     RETURNING w.operator_id, w.ledger_paise, w.ledger_lines),
+	     RETURNING w.operator_id, w.ledger_paise, w.ledger_lines, w.receipts),
 	totals AS (
-	     SELECT array_agg(ledger_lines ORDER BY operator_id) AS lines, array_agg(ledger_paise ORDER BY operator_id) AS sums, count(*) AS charged
+	     SELECT array_agg(ledger_lines ORDER BY operator_id) AS lines, array_agg(ledger_paise ORDER BY operator_id) AS sums,
+	            array_agg(receipts ORDER BY operator_id) AS receipts, count(*) AS charged
 	       FROM charged),
 	charges AS (
-	     SELECT v.*, t.lines[v.wallet] - v.later AS line, t.sums[v.wallet] + v.later_paise AS balance_after
-	       FROM totals t, ` + unnest(1+len(totalColumns), chargeColumns, slotColumns) + `
+	     SELECT v.*, t.lines[v.wallet] - v.later AS line, t.sums[v.wallet] + v.later_paise AS balance_after, t.receipts[v.wallet] - v.later AS receipt
+	       FROM totals t, ` + unnest(1+len(totalColumns)+len(yearColumns), chargeColumns, slotColumns) + `
 	         AS v (` + names(chargeColumns, slotColumns) + `)),
 	earned AS (
 	     INSERT INTO commissions (operation_id, operator_id, amount_paise, rate_bps, created_at)
 	     SELECT operation_id, operator_id, commission_paise, rate_bps, at FROM charges),
 	entered AS (
-	     INSERT INTO ledger (operator_id, line, kind, amount_paise, balance_after, description, operation_id, created_at)
-	     SELECT operator_id, line, 'debit', paise, balance_after, description, operation_id, at FROM charges)
-	SELECT 1 / (charged = cardinality($1))::int FROM totals`
+	     INSERT INTO ledger (operator_id, line, kind, amount_paise, balance_after, description, operation_id, created_at, receipt)
+	     SELECT operator_id, line, 'debit', paise, balance_after, description, operation_id, at, receipt FROM charges)
+	SELECT 1 / (charged = cardinality($1) AND 0 <> ALL ($4))::int FROM totals`
 
-// charge writes the ledger lines and commissions of confirmed operations.
+// charge writes the ledger lines with their receipt numbers, and the commissions, of confirmed
+// operations. It fails as a guard does if those of one operator are of two financial years: apart
+// from each other they can be written.
 func charge(batch *pgx.Batch, confirmed []pendingSettlement) {
 	if len(confirmed) == 0 {
 		return
 	}
 	totals, slots := walletTotals(confirmed, func(s pendingSettlement) (int64, int64) { return s.before.OperatorID, s.before.Amount.Paise() })
-	args := make([]any, 0, len(totalColumns)+len(chargeColumns)+len(slotColumns))
+	args := make([]any, 0, len(totalColumns)+len(yearColumns)+len(chargeColumns)+len(slotColumns))
 	args = totalColumns.appendArgs(args, totals)
+	args = yearColumns.appendArgs(args, financialYears(confirmed, totals))
 	args = chargeColumns.appendArgs(args, confirmed)
 	args = slotColumns.appendArgs(args, slots)
 	batch.Queue(chargeAll, args...)

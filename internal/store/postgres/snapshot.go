@@ -6,17 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/store/sqlstore"
 	"github.com/coaxhq/coax/internal/subscription"
 )
-
-const maxSnapshots = 128
 
 // snapshotItem is one query that waits for a batch.
 type snapshotItem = item[operation.SnapshotQuery, snapshotResult]
@@ -27,14 +24,7 @@ type snapshotResult struct {
 	found    bool
 }
 
-func (db *DB) openSnapshots() {
-	db.snapshots = newBatcher(batcherOptions[operation.SnapshotQuery, snapshotResult]{
-		maxItems: maxSnapshots, locks: db.locks, discardable: true, // a read has no effect
-		operator: func(q operation.SnapshotQuery) int64 { return q.OperatorID },
-		// A read waits for no row lock, only for a migration that locks the table.
-		run: func(all []*snapshotItem, _ time.Duration) error { return db.readSnapshots(all) },
-	})
-}
+func snapshotOperator(q operation.SnapshotQuery) int64 { return q.OperatorID }
 
 // Snapshot reads everything that a request is checked against, in one statement that
 // starts after the call. Renewals come in bursts, and share the statement.
@@ -57,13 +47,17 @@ func (db *DB) Snapshot(ctx context.Context, q operation.SnapshotQuery) (operatio
 //
 // The key is searched as the first one in the order of (operator_id, idempotency_key),
 // which only the index on both has. With a plain comparison a server that has no statistics
-// yet may scan all operations of the operator.
+// yet may scan all operations of the operator. An adopted operation is found by an index
+// of its own, which is nearly always empty.
 const snapshotColumns = `w.balance_paise, EXISTS (SELECT FROM maintenance m WHERE m.one = 1),
-	(SELECT k.id
+	coalesce((SELECT k.id
 	   FROM (SELECT o.id, o.operator_id, o.idempotency_key FROM operations o
 	          WHERE (o.operator_id, o.idempotency_key) >= (q.operator_id, q.idempotency_key COLLATE "C")
 	          ORDER BY o.operator_id, o.idempotency_key LIMIT 1) AS k
 	  WHERE k.operator_id = q.operator_id AND k.idempotency_key = q.idempotency_key COLLATE "C"),
+	  (SELECT a.id FROM operations a
+	    WHERE a.carried_out_at IS NOT NULL AND a.operator_id = q.operator_id
+	      AND a.idempotency_key = ANY (string_to_array(q.adopted_keys, ' ') COLLATE "C") LIMIT 1)),
 	(SELECT v.verified_at FROM catalogue_comparisons v WHERE v.provider = q.provider COLLATE "C"),
 	` + offerColumns + `, ` + subscriberColumns
 
@@ -105,6 +99,7 @@ var queryColumns = columns[*snapshotItem]{
 	timeColumn("duplicates_since", func(q *snapshotItem) time.Time { return q.request.DuplicatesSince }),
 	textColumn("idempotency_key", func(q *snapshotItem) string { return q.request.IdempotencyKey }),
 	textColumn("provider", func(q *snapshotItem) string { return q.request.Provider }),
+	textColumn("adopted_keys", func(q *snapshotItem) string { return strings.Join(q.request.AdoptedKeys, " ") }),
 	boolColumn("in_advance", func(q *snapshotItem) bool { return q.request.Kind == operation.AdvanceRenew }),
 }
 
@@ -112,7 +107,7 @@ var selectSnapshots = `
 	SELECT q.n, ` + snapshotColumns + `,
 	       (SELECT o.id FROM operations o
 	         WHERE o.subscriber_id = s.id AND o.plan_id = q.plan_id COLLATE "C" AND o.completed_at > q.duplicates_since
-	           AND o.status = 'success' AND o.kind IN ('renew', 'advance_renew')
+	           AND o.status = 'success' AND o.kind IN ('renew', 'advance_renew') AND o.reversed_at IS NULL
 	         ORDER BY o.completed_at DESC LIMIT 1),
 	       CASE WHEN q.in_advance THEN ` + subscriberCycles + ` END
 	  FROM ` + unnest(1, queryColumns) + ` WITH ORDINALITY AS q (` + names(queryColumns) + `, n)
@@ -123,28 +118,27 @@ var selectSnapshots = `
 
 // readSnapshots reads the snapshots of renewals, of the operator's own subscribers, by id
 // or else by mobile number.
-func (db *DB) readSnapshots(all []*snapshotItem) error {
-	return db.repeat(context.Background(), func(conn *pgxpool.Conn) error {
-		working, cancel := context.WithTimeout(context.Background(), statementTimeout)
-		defer cancel()
-		rows, err := conn.Query(working, selectSnapshots, queryColumns.args(all)...)
-		_, err = sqlstore.Collect(rows, err, func(row sqlstore.Row) (struct{}, error) {
-			var n int64
-			var snapshot nullableSnapshot
-			var duplicate sql.NullString
-			var cycles nullableCycles
-			err := row.Scan(append(append([]any{&n}, snapshot.targets()...), &duplicate, &cycles)...)
-			if err == nil {
-				got, fresh := snapshot.found()
-				if fresh {
-					got.Duplicate, got.Cycles = duplicate.String, cycles.found()
-				}
-				all[n-1].result = snapshotResult{got, true}
+func readSnapshots(from sqlstore.Querier, all []*snapshotItem) error {
+	rows, err := from.Query(selectSnapshots, queryColumns.args(all)...)
+	for _, e := range all {
+		e.result = snapshotResult{} // a batch may run again
+	}
+	_, err = sqlstore.Collect(rows, err, func(row sqlstore.Row) (struct{}, error) {
+		var n int64
+		var snapshot nullableSnapshot
+		var duplicate sql.NullString
+		var cycles nullableCycles
+		err := row.Scan(append(append([]any{&n}, snapshot.targets()...), &duplicate, &cycles)...)
+		if err == nil {
+			got, fresh := snapshot.found()
+			if fresh {
+				got.Duplicate, got.Cycles = duplicate.String, cycles.found()
 			}
-			return struct{}{}, err
-		})
-		return err
+			all[n-1].result = snapshotResult{got, true}
+		}
+		return struct{}{}, err
 	})
+	return err
 }
 
 // activationSnapshot reads the snapshot of an activation, after releasing its mobile
@@ -169,11 +163,12 @@ func (db *DB) readActivation(ctx context.Context, q operation.SnapshotQuery) (op
 		SELECT `+snapshotColumns+`,
 		       (SELECT c.id FROM unnest($3::text[]) WITH ORDINALITY AS c (id, n)
 		         WHERE NOT EXISTS (SELECT 1 FROM subscribers x WHERE x.id = c.id COLLATE "C") ORDER BY c.n LIMIT 1)
-		  FROM (SELECT $1::bigint AS operator_id, $5::text AS idempotency_key, $6::text AS provider) AS q
+		  FROM (SELECT $1::bigint AS operator_id, $5::text AS idempotency_key, $6::text AS provider, $7::text AS adopted_keys) AS q
 		  JOIN wallets w ON w.operator_id = q.operator_id
 		  LEFT JOIN (`+sqlstore.Sellable+` AND p.id = $4) AS p ON true
 		  LEFT JOIN subscribers s ON s.mobile = $2`,
 		q.OperatorID, q.Mobile, slices.Collect(db.ids.Candidates(q.SubscriberID)), q.PlanID, q.IdempotencyKey, q.Provider,
+		strings.Join(q.AdoptedKeys, " "),
 	).Scan(append(row.targets(), &free)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("there is no operator %d", q.OperatorID)

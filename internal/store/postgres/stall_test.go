@@ -17,7 +17,7 @@ type sizes struct {
 	all []int
 }
 
-func (s *sizes) Batch(writes int) func() {
+func (s *sizes) Batch(_ string, writes int) func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = append(s.all, writes)

@@ -5,21 +5,44 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/integrity"
 	"github.com/coaxhq/coax/internal/store/sqlstore"
 )
 
-// tx is a transaction. pgx prepares each statement once on each connection.
+// querier reads on a connection or in a transaction. pgx prepares each statement once on each
+// connection.
+type querier struct {
+	ctx context.Context
+	on  interface {
+		QueryRow(ctx context.Context, query string, args ...any) pgx.Row
+		Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
+	}
+}
+
+// QueryRow reads one row; sql.ErrNoRows if there is none.
+func (q querier) QueryRow(query string, args ...any) sqlstore.Row {
+	return q.on.QueryRow(q.ctx, query, args...)
+}
+
+// Query reads several rows, which the caller closes.
+func (q querier) Query(query string, args ...any) (sqlstore.Rows, error) {
+	return q.on.Query(q.ctx, query, args...)
+}
+
+// tx is a transaction.
 type tx struct {
-	ctx   context.Context
+	querier
 	begun pgx.Tx
 	// entries are the staff actions that were logged.
 	entries []admin.AuditEntry
 	// keys sign staff actions and digests; nil if the store has none.
 	keys *integrity.Keys
+}
+
+func newTx(ctx context.Context, begun pgx.Tx) *tx {
+	return &tx{querier: querier{ctx, begun}, begun: begun}
 }
 
 func (t *tx) Dialect() *sqlstore.Dialect { return dialect }
@@ -34,38 +57,27 @@ func (t *tx) Exec(query string, args ...any) (changed int64, err error) {
 	return tag.RowsAffected(), err
 }
 
-// QueryRow reads one row; sql.ErrNoRows if there is none.
-func (t *tx) QueryRow(query string, args ...any) sqlstore.Row {
-	return t.begun.QueryRow(t.ctx, query, args...)
-}
-
-// Query reads several rows, which the caller closes.
-func (t *tx) Query(query string, args ...any) (sqlstore.Rows, error) {
-	return t.begun.Query(t.ctx, query, args...)
-}
-
 // send runs statements together, in one round trip.
 func (t *tx) send(batch *pgx.Batch) error { return t.begun.SendBatch(t.ctx, batch).Close() }
 
 // poolQuerier is a Querier on any connection; cancelling ctx ends its reads.
-type poolQuerier struct {
-	ctx  context.Context
-	pool *pgxpool.Pool
+type poolQuerier struct{ querier }
+
+func (db *DB) read(ctx context.Context) poolQuerier { return poolQuerier{querier{ctx, db.pool}} }
+
+func (r poolQuerier) QueryRow(query string, args ...any) sqlstore.Row {
+	return oneRow{r.querier, query, args}
 }
-
-func (db *DB) read(ctx context.Context) poolQuerier { return poolQuerier{ctx, db.pool} }
-
-func (r poolQuerier) QueryRow(query string, args ...any) sqlstore.Row { return oneRow{r, query, args} }
 
 // oneRow runs its query when it is scanned.
 type oneRow struct {
-	from  poolQuerier
+	from  querier
 	query string
 	args  []any
 }
 
 func (r oneRow) Scan(into ...any) error {
-	return retryConflicts(func() error { return r.from.pool.QueryRow(r.from.ctx, r.query, r.args...).Scan(into...) })
+	return retryConflicts(func() error { return r.from.QueryRow(r.query, r.args...).Scan(into...) })
 }
 
 // retryConflicts retries a read that the server rolled back: a migration that locks its
@@ -79,10 +91,6 @@ func retryConflicts(read func() error) error {
 	}
 }
 
-func (r poolQuerier) Query(query string, args ...any) (sqlstore.Rows, error) {
-	return r.pool.Query(r.ctx, query, args...)
-}
-
 // snapshot runs several reads in one transaction. It may call read several times.
 func (db *DB) snapshot(ctx context.Context, read func(sqlstore.Querier) error) error {
 	return retryConflicts(func() error { return db.trySnapshot(ctx, read) })
@@ -94,5 +102,5 @@ func (db *DB) trySnapshot(ctx context.Context, read func(sqlstore.Querier) error
 		return fmt.Errorf("begin a read: %w", err)
 	}
 	defer func() { _ = begun.Rollback(ctx) }()
-	return read(&tx{ctx: ctx, begun: begun})
+	return read(querier{ctx, begun})
 }

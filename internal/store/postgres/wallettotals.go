@@ -37,16 +37,21 @@ func walletTotals[Item any](all []Item, of func(Item) (operatorID, paise int64))
 		operatorID, _ := of(item)
 		totals = append(totals, walletTotal{operatorID: operatorID})
 	}
-	byOperator := func(a, b walletTotal) int { return cmp.Compare(a.operatorID, b.operatorID) }
-	slices.SortFunc(totals, byOperator)
+	slices.SortFunc(totals, func(a, b walletTotal) int { return cmp.Compare(a.operatorID, b.operatorID) })
 	totals = slices.Compact(totals)
 	slots := make([]walletSlot, len(all))
 	for i, item := range slices.Backward(all) {
 		operatorID, paise := of(item)
-		n, _ := slices.BinarySearchFunc(totals, walletTotal{operatorID: operatorID}, byOperator)
+		n := walletOf(totals, operatorID)
 		slots[i] = walletSlot{wallet: int64(n + 1), later: totals[n].items, laterPaise: totals[n].paise}
 		totals[n].items++
 		totals[n].paise += paise
 	}
 	return totals, slots
+}
+
+// walletOf returns the position of an operator's total.
+func walletOf(totals []walletTotal, operatorID int64) int {
+	n, _ := slices.BinarySearchFunc(totals, operatorID, func(t walletTotal, id int64) int { return cmp.Compare(t.operatorID, id) })
+	return n
 }

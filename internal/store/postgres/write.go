@@ -113,7 +113,7 @@ func try(ctx context.Context, conn *pgxpool.Conn, lockTimeout time.Duration, run
 			_ = conn.Conn().Close(working)
 		}
 	}()
-	if err := recovered(run, &tx{ctx: working, begun: begun}); err != nil {
+	if err := recovered(run, newTx(working, begun)); err != nil {
 		return err
 	}
 	committed = true

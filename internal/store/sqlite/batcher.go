@@ -192,15 +192,27 @@ func (b *batcher) close() error {
 // lookUp runs a short read in one transaction, together with others; snapshot is for long
 // reads.
 func (db *DB) lookUp(ctx context.Context, read func(sqlstore.Querier) error) error {
-	return db.lookups.do(ctx, &lookup{read: read})
+	if err := db.lookups.do(ctx, &lookup{read: read}); err != nil {
+		return err
+	}
+	return db.replicated(ctx)
+}
+
+// replicated waits until the replica has what a read has seen, in sync mode: an answer must
+// not rest on what may be lost with this machine.
+func (db *DB) replicated(ctx context.Context) error {
+	if db.replication == nil {
+		return nil
+	}
+	return db.replication.wait(ctx)
 }
 
 // lookUpRow returns a querier for a single row.
-func (db *DB) lookUpRow(ctx context.Context) rowLookup { return rowLookup{ctx, db.lookups} }
+func (db *DB) lookUpRow(ctx context.Context) rowLookup { return rowLookup{ctx, db} }
 
 type rowLookup struct {
-	ctx     context.Context
-	lookups *batcher
+	ctx context.Context
+	db  *DB
 }
 
 func (a rowLookup) QueryRow(query string, args ...any) sqlstore.Row { return lookupRow{a, query, args} }
@@ -212,7 +224,11 @@ type lookupRow struct {
 }
 
 func (r lookupRow) Scan(into ...any) error {
-	return r.lookups.do(r.ctx, &lookup{short: true, read: func(from sqlstore.Querier) error {
+	err := r.db.lookups.do(r.ctx, &lookup{short: true, read: func(from sqlstore.Querier) error {
 		return from.QueryRow(r.text, r.args...).Scan(into...)
 	}})
+	if err != nil {
+		return err
+	}
+	return r.db.replicated(r.ctx)
 }

@@ -29,10 +29,10 @@ func (db *DB) SaveBulkJob(ctx context.Context, job bulk.Job, rows []bulk.Row) er
 			for _, r := range chunk {
 				_, err := tx.Exec(`
 					INSERT INTO bulk_rows (operator_id, job_id, number, line, subscriber_id, mobile, customer_name, plan_id, kind, idempotency_key,
-					       quoted_paise, expiry_quoted, state, code, message)
-					VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)`,
+					       quoted_paise, expiry_quoted, state, code, message, not_renewed_since)
+					VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)`,
 					job.OperatorID, job.ID, r.Number, r.Line, r.SubscriberID, r.Mobile, r.CustomerName, r.PlanID, r.Kind, r.IdempotencyKey,
-					r.Quoted.Paise(), sqlstore.Millis(r.ExpiryQuoted), r.State, r.Code, r.Message)
+					r.Quoted.Paise(), sqlstore.Millis(r.ExpiryQuoted), r.State, r.Code, r.Message, sqlstore.Millis(r.NotRenewedSince))
 				if err != nil {
 					return err
 				}

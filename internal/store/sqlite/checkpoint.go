@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	engine "zombiezen.com/go/sqlite"
+
+	"github.com/coaxhq/coax/internal/filesync"
 )
 
 const (
@@ -53,6 +55,9 @@ type checkpoints struct {
 	looked int64 // pages in the log when the last checkpoint finished
 	// batches and finished count batches and checkpoints since the start.
 	batches, finished uint
+	// replication is nil without a replica.
+	replication *replication
+	again       int // copies in a row for one checkpoint, with a replica
 	// limited: journal_size_limit is set, so the log is truncated at its next reset.
 	limited bool
 }
@@ -87,7 +92,7 @@ func startCheckpoints(path string, file *os.File) (*checkpoints, error) {
 		return nil, fmt.Errorf("open %s for checkpoints: %w", path, err)
 	}
 	c := &checkpoints{
-		path: path + "-wal", conn: conn, flush: func() error { return flush(file) },
+		path: path + "-wal", conn: conn, flush: func() error { return filesync.Data(file) },
 		begin: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	go c.copy()
@@ -132,6 +137,9 @@ func (c *checkpoints) follow(writer *connection) error {
 			return c.failed
 		}
 		pages, done, err := checkpoint(writer, "NOOP")
+		if r := c.replication; err == nil && r != nil && r.pinned {
+			return c.followReplica(writer, pages, done)
+		}
 		if err == nil && pages-done <= maxRest {
 			if pages, _, err = checkpoint(writer, "PASSIVE"); err == nil {
 				err = c.truncateSlice(writer)
@@ -149,14 +157,45 @@ func (c *checkpoints) follow(writer *connection) error {
 			c.looked = 0 // the log was reset
 		}
 		// Pages that a reader needs cannot be copied, so they do not start a checkpoint again.
+		if err == nil && c.replication != nil {
+			err = c.replication.tooFarBehind(pages * PageSize)
+		}
 		if err == nil && pages-max(done, c.looked) >= checkpointAt {
-			c.stage.Store(copying)
-			c.begin <- struct{}{}
-			err = c.stopTruncating(writer)
+			err = c.start(writer)
 		}
 		return err
 	}
 	return nil
+}
+
+// start starts the copier.
+func (c *checkpoints) start(writer *connection) error {
+	if c.replication != nil {
+		if free, err := c.replication.advance(); err != nil || !free {
+			return err
+		}
+	}
+	c.stage.Store(copying)
+	c.begin <- struct{}{}
+	return c.stopTruncating(writer)
+}
+
+// followReplica copies the rest when a replica holds the log. The copier stops at the
+// pages that the pin protects, so it runs again while many are left.
+func (c *checkpoints) followReplica(writer *connection, pages, done int64) error {
+	c.stage.Store(idle)
+	c.looked = pages
+	if c.again++; pages-done > fewPages && c.again < maxRounds {
+		return c.start(writer)
+	}
+	c.again = 0
+	if pages-done > maxRest {
+		return nil
+	}
+	if err := c.replication.release(); err != nil {
+		return err
+	}
+	return c.truncateSlice(writer)
 }
 
 // truncateSlice makes SQLite truncate a slice of a log file that is too large when the

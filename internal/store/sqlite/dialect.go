@@ -65,11 +65,12 @@ var dialect = &sqlstore.Dialect{
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
 	LatestPlanName:  `o.plan_name`, // SQLite takes it from the row of the max() in the same SELECT
 	Refused:         `refused = 1`,
-	TermSubscribers: `subscriber_terms t CROSS JOIN subscribers s ON s.id = t.subscriber_id`,
+	JoinSubscribers: ` CROSS JOIN subscribers s ON s.id = t.subscriber_id`,
 	CurrentPlan: `
 		  LEFT JOIN plans p ON p.id = (
 		       SELECT c.plan_id FROM cycles c WHERE c.subscriber_id = s.id AND c.starts_at <= ? ORDER BY c.starts_at DESC, c.seq DESC LIMIT 1)
 		  LEFT JOIN operations o ON o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review')`,
+	OneNode:         true,
 	LockTable:       func(sqlstore.Tx, string) error { return nil },
 	LockMaintenance: func(sqlstore.Tx) error { return nil },
 	ChainStarted:    func(sqlstore.Tx, []byte) error { return nil },

@@ -14,7 +14,10 @@ import (
 
 // DiskFailureFile is the path of the file that marks a store whose disk has failed, until
 // the store was inspected. It has the error.
-func (db *DB) DiskFailureFile() string { return db.path + ".doubt" }
+func (db *DB) DiskFailureFile() string { return DiskFailureFile(db.path) }
+
+// DiskFailureFile is DB.DiskFailureFile for the store at path.
+func DiskFailureFile(path string) string { return path + ".doubt" }
 
 // recordDiskFailure writes the file for the next process. That may fail too on such a
 // disk; the node logs the cause in any case.

@@ -40,11 +40,11 @@ func TestRequestStatements_UseIndexes(t *testing.T) {
 				changed[cmp.Or(found[1], found[2])] = true
 			}
 		}
-		// Of an operation, a subscriber, an operator, a key, a bulk renewal, a person who uses
-		// the pages; of the provider, when its catalogue is compared; and how far nonces are
+		// Of an operation, a subscriber, an operator, a key, a bulk renewal, an announced payment and
+		// its lines of the bank, a person who uses the pages; of the provider, when its catalogue is compared; and how far nonces are
 		// indexed, for which there is one writer.
 		want := []string{
-			"bulk_jobs", "bulk_rows", "catalogue_comparisons", "key_uses", "login_challenges", "login_passkeys", "login_recovery_codes", "login_sessions", "login_tries", "logins", "nonce_index_state", "operations", "operators", "provider_components", "rate_counters", "subscribers", "wallets",
+			"bank_columns", "bank_lines", "bank_statements", "bulk_jobs", "bulk_rows", "catalogue_comparisons", "contact_states", "key_uses", "login_challenges", "login_passkeys", "login_recovery_codes", "login_sessions", "login_tries", "logins", "nonce_index_state", "operations", "operators", "payment_announcements", "provider_components", "rate_counters", "reversals", "subscribers", "wallets",
 		}
 		if got := slices.Sorted(maps.Keys(changed)); !slices.Equal(got, want) {
 			t.Errorf("rows are changed in %v; want %v", got, want)

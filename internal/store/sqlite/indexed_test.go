@@ -28,39 +28,47 @@ var stayingSmall = map[string]string{
 	"plans":               "what is for sale; staff makes each of them",
 	"plan_history":        "every version of what is for sale; staff makes each of them",
 	"proposals":           "what takes two people: staff makes each of them",
+	"bank_statements":     "what staff uploads; a page reads the latest",
 	"provider_components": "what the provider sells",
 	"numbers":             "no table: the numbers of the thousand ids that are looked at together",
 	"queue":               "no table: the operators that have something in a queue of follow-ups",
 	"json_each":           "no table: the values of a parameter",
+	"areas":               "no table: the areas of an operator, each by one search of an index",
 	"tried":               "no table: the line that is looked for in a ledger, bit by bit",
 }
 
 // sortingFew are statements that sort what an index has picked out, and why that
 // is never much.
 var sortingFew = map[string]string{
-	"FROM whitelist WHERE operator_id":                                 "an operator has access.MaxWhitelistEntries at most",
-	"o.operator_id = s.operator_id ORDER BY o.created_at DESC LIMIT 1": "one subscriber's operations: one a month",
-	"subscriber_id = ?1 AND operator_id + 0 = ?2 ORDER BY":             "one subscriber's operations: one a month",
-	"ORDER BY c.starts_at DESC, c.seq DESC LIMIT 1":                    "one subscriber's cycles: one a month",
-	"ORDER BY coalesce(s.expires_at, 0), s.id":                         "what is in review",
-	"ORDER BY created_at + 0, id":                                      "what is open",
-	"ORDER BY created_at + 0 DESC, id DESC":                            "what is open",
-	"status = 'needs_review' AND review_since <= ?1":                   "what has been in review for too long",
-	"ORDER BY review_since, id":                                        "what is in review",
-	"AND expires_at <= ?3 ORDER BY id) due":                            "who expires within a month, added up for a page; kept for a while",
-	"GROUP BY kind, status":                                            "a day's operations, added up for a page; kept for a while",
-	"GROUP BY o.plan_id":                                               "a month's commissions of an operator, added up for a page; kept for a while",
+	"FROM whitelist WHERE operator_id":                     "an operator has access.MaxWhitelistEntries at most",
+	"subscriber_id = ?1 AND operator_id + 0 = ?2 ORDER BY": "one subscriber's operations: one a month",
+	"ORDER BY c.starts_at DESC, c.seq DESC LIMIT 1":        "one subscriber's cycles: one a month",
+	"ORDER BY coalesce(s.expires_at, 0), s.id":             "what is in review",
+	"ORDER BY s.expires_at + 0":                            "the subscribers of an area or a plan that has few",
+	"ORDER BY created_at + 0, id":                          "what is open",
+	"ORDER BY created_at + 0 DESC, id DESC":                "what is open",
+	"status = 'needs_review' AND review_since <= ?1":       "what has been in review for too long",
+	"ORDER BY review_since, id":                            "what is in review",
+	"ORDER BY (e.operator_id =":                            "the credits of one reference: one, but for old entries",
+	"min(coalesce(review_since, created_at))":              "what is open",
+	"AND expires_at <= ?3 ORDER BY id) due":                "who expires within a month, added up for a page; kept for a while",
+	"GROUP BY kind, status":                                "a day's operations, added up for a page; kept for a while",
+	"GROUP BY o.plan_id":                                   "a month's commissions of an operator, added up for a page; kept for a while",
 }
 
 // readingFew are statements that read a whole index of what few operations are at a
 // time, or small tables for a count of all that there is.
 var readingFew = map[string]string{
-	"FROM operations r CROSS JOIN subscribers":                 "what is in review, for a page",
-	"ORDER BY created_at + 0, id":                              "what is open, for a page",
-	"ORDER BY created_at + 0 DESC, id DESC":                    "what is open, for a page",
-	"status = 'needs_review' AND review_since <= ?1":           "what has been in review for too long",
-	"ORDER BY review_since, id":                                "what is in review, for a page",
-	"SELECT count(*) FROM operators WHERE status <> 'deleted'": "the totals of the whole service, for staff; kept for a while",
+	"FROM payment_announcements WHERE decided_at IS NULL":           "the payments that are announced and not decided, added up for a page",
+	"WHERE l.announcement_id IS NULL ORDER BY l.paid_on DESC LIMIT": "the newest lines of the bank, in the order of an index until the limit",
+	"FROM operations t CROSS JOIN subscribers":                      "what is in review, for a page",
+	"ORDER BY created_at + 0, id":                                   "what is open, for a page",
+	"ORDER BY created_at + 0 DESC, id DESC":                         "what is open, for a page",
+	"status = 'needs_review' AND review_since <= ?1":                "what has been in review for too long",
+	"min(coalesce(review_since, created_at))":                       "what is open, for the metrics",
+	"ORDER BY review_since, id":                                     "what is in review, for a page",
+	"SELECT count(*) FROM operators WHERE status <> 'deleted'":      "the totals of the whole service, for staff; kept for a while",
+	"FROM operators each_operator":                                  "the operators, for a search of staff: each by one look into an index",
 }
 
 var indexesOfFew = regexp.MustCompile(`USING (COVERING )?INDEX operations_(one_open|open_by_lease|open_by_check|addon_due|(reviews|addons|late_checks)_by_operator)$`)
@@ -91,18 +99,28 @@ func stopsAtOne(statement string) bool {
 	return false
 }
 
+const staffAdopt = "staff adopt operations"
+
 // ofStaff are the places whose statements no request and no worker causes.
 var ofStaff = map[string]string{
 	"release": "once for a number that a deleted operator had", "ReleaseLapsed": "the lock for that", "readMaintenance": "the service of staff", "decisions.go": "the service of staff", "history.go": "the service of staff", "lists.go": "the service of staff", "importing.go": "the service of staff",
 	"keys.go": "the service of staff", "logins.go": "the service of staff", "operators.go": "the service of staff", "wallets.go": "the service of staff",
-	"proposals.go": "the service of staff", "references.go": "a start, and the service of staff", "grants.go": "the service of staff", "periods.go": "the service of staff", "overview.go": "the service of staff, but for the count of what is overdue",
+	"proposals.go": "the service of staff", "references.go": "a start, and the service of staff", "grants.go": "the service of staff", "periods.go": "the service of staff", "overview.go": "the service of staff, but for the count of what is overdue and the sum of what is held",
 	"passwords.go": "the service of staff", "refuseLastOwner": "an owner's page of people",
-	"countUnapproved": "the service of staff", "setPlan": "the service of staff", "RetirePlan": "the service of staff", "recordPlan": "the service of staff", "checkComponent": "the service of staff",
+	"creditAnnouncement": "the service of staff", "announcementOf": "the service of staff", "Reversals": "the service of staff", "setPlan": "the service of staff", "RetirePlan": "the service of staff", "recordPlan": "the service of staff", "checkComponent": "the service of staff",
 	"refuseComponent": "the service of staff", "planByID": "the service of staff", "AllPlans": "the service of staff",
-	"masterkeys.go": "a start", "UseIntegrityKeys": "a start", "migrate.go": "a start", "diskfailure.go": "a start after the disk has failed",
+	"masterkeys.go": "a start", "sealed.go": "a rotation of the master key", "nodes.go": "one row for each node", "UseIntegrityKeys": "a start", "migrate.go": "a start", "diskfailure.go": "a start after the disk has failed",
 	"resetIndex": "a start that finds the nonces numbered again", "purge": "a purge after a clock that was ahead",
-	"StartMaintenance": "the service of staff", "EndMaintenance": "the service of staff",
-	"Ready": "a look at the schema, which is one row",
+	"acme.go":     "a row for each certificate, by its key",
+	"restores.go": "one row for the mark, and one for each restore", "switchOn": "the service of staff",
+	"SubscribersNamed": staffAdopt, "PlanVersions": staffAdopt, "insertAdopted": staffAdopt, "adopt": staffAdopt, "claimForgotten": staffAdopt,
+	"personal.go": "staff export or forget a subscriber", "removedAt": "the service of staff",
+	"numberReceiptsOf": "once after an upgrade from 0.1.0",
+	"choices.go":       "completion on the command line", "state.go": "coax doctor",
+	"ClaimAdopted": "once for an adopted activation", "filesnapshot.go": "a backup",
+	"hold": "one row, for the replica", "startReplication": "a start", "keepLog": "a start",
+	"EndMaintenance": "the service of staff",
+	"Ready":          "a look at the schema, which is one row",
 }
 
 // Two operators whose requests go the same way through a store that has several.
@@ -221,8 +239,11 @@ var buildingFew = map[string]string{
 	"FROM login_tries WHERE since <= ?1 ORDER BY since LIMIT":        "the sweep, once a minute",
 	"RETURNING": "the follow-up of what is unknown",
 	"UPDATE operations SET lease_until = ?1 WHERE status": "the start of a node",
+	"UPDATE reversals SET next_at = ?1 WHERE next_at":     "the start of a node",
 	"UPDATE bulk_jobs SET due_at = ?1 WHERE due_at > ?1":  "the start of a node",
 	"UPDATE bulk_rows SET state = 'cancelled'":            "a person cancels a bulk renewal",
+	"UPDATE payment_announcements SET state":              "a person closes an announced payment, or a statement of the bank has it",
+	"UPDATE bank_lines SET announcement_id = NULL":        "a person closes an announced payment",
 }
 
 // built are the changes for which SQLite would build a table first, as it does for a

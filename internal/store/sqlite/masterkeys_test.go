@@ -15,26 +15,29 @@ func TestMasterKey_ToolFirst(t *testing.T) {
 	another := map[uint32][]byte{7: []byte("another")}
 	both := map[uint32][]byte{7: []byte("ours"), 8: []byte("added")}
 	for _, step := range []struct {
-		name   string
-		role   Role
-		proofs map[uint32][]byte
-		taken  bool
+		name    string
+		role    Role
+		proofs  map[uint32][]byte
+		primary uint32
+		taken   bool
 	}{
-		{"migrate, which asks for none", Node, nil, true},
-		{"the first tool", Tool, ours, true},
-		{"another tool, with another key", Tool, another, false},
-		{"the first node, with another key", Node, another, false},
-		{"a tool with one more, which only compares", Tool, both, true},
-		{"the first node", Node, ours, true},
-		{"a node with one more, which adds it", Node, both, true},
-		{"a tool without the one that was added", Tool, ours, false},
+		{"migrate, which asks for none", Node, nil, 0, true},
+		{"the first tool", Tool, ours, 7, true},
+		{"another tool, with another key", Tool, another, 7, false},
+		{"the first node, with another key", Node, another, 7, false},
+		{"a tool with one more, which only compares", Tool, both, 7, true},
+		{"the first node", Node, ours, 7, true},
+		{"a node with one more that does not seal yet", Node, both, 7, true},
+		{"a node without it", Node, ours, 7, true},
+		{"a node with one more that seals, which adds it", Node, both, 8, true},
+		{"a tool without the one that was added", Tool, ours, 7, false},
 	} {
 		db, err := Open(t.Context(), path, Options{Role: step.role})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if step.proofs != nil {
-			if err := db.CheckMasterKeys(t.Context(), step.proofs, now); (err == nil) != step.taken {
+			if err := db.CheckMasterKeys(t.Context(), step.proofs, step.primary, now); (err == nil) != step.taken {
 				t.Errorf("%s: %v; taken: %v", step.name, err, step.taken)
 			}
 		}

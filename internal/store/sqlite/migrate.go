@@ -15,7 +15,7 @@ import (
 
 // generation is this binary's schema generation. A migration that older binaries cannot
 // work with sets the oldest generation that can.
-const generation = 2
+const generation = 3
 
 //go:embed migrations/*.sql
 var migrations embed.FS
@@ -36,7 +36,7 @@ func Schema() (string, error) {
 
 // checkSchema checks that binary and schema match. Only a node migrates: a tool that runs
 // beside one must not.
-func (db *DB) checkSchema(ctx context.Context, role Role) error {
+func (db *DB) checkSchema(ctx context.Context, options Options) error {
 	// goose needs a database/sql pool; it is closed before the first write.
 	pool, err := sql.Open("sqlite", address(db.path)+"&_pragma=busy_timeout(5000)&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&_txlock=immediate")
 	if err != nil {
@@ -60,7 +60,14 @@ func (db *DB) checkSchema(ctx context.Context, role Role) error {
 	if err != nil {
 		return fmt.Errorf("read the migrations: %w", err)
 	}
-	if role == Node {
+	pending, err := provider.HasPending(ctx)
+	if err != nil {
+		return fmt.Errorf("compare the schema of %s: %w", db.path, err)
+	}
+	if options.Role == Node {
+		if pending && oldest > 0 && options.Progress != nil {
+			options.Progress("the schema is brought up to date, which takes a minute for some 100,000 subscribers")
+		}
 		if _, err := provider.Up(ctx); err != nil {
 			return fmt.Errorf("migrate %s: %w", db.path, err)
 		}
@@ -68,10 +75,6 @@ func (db *DB) checkSchema(ctx context.Context, role Role) error {
 			return fmt.Errorf("fill in the references of %s: %w", db.path, err)
 		}
 		return nil
-	}
-	pending, err := provider.HasPending(ctx)
-	if err != nil {
-		return fmt.Errorf("compare the schema of %s: %w", db.path, err)
 	}
 	if pending {
 		return fmt.Errorf("the schema of %s is older than this binary: run `coax migrate`, or restart the node with this release", db.path)
@@ -93,4 +96,15 @@ func oldestGeneration(ctx context.Context, pool *sql.DB) (int, error) {
 		return 0, nil
 	}
 	return oldest, err
+}
+
+// OpenSQL opens a store's file for database/sql, with one connection: for a copy of the
+// whole store. The caller holds the folder's lock.
+func OpenSQL(path string) (*sql.DB, error) {
+	pool, err := sql.Open("sqlite", address(path)+"&_pragma=busy_timeout(5000)&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)")
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	pool.SetMaxOpenConns(1)
+	return pool, nil
 }

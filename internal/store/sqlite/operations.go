@@ -4,10 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/store/sqlstore"
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 var _ operation.Store = (*DB)(nil)
@@ -15,6 +17,51 @@ var _ operation.Store = (*DB)(nil)
 // OperationByKey finds an operation by the operator's idempotency key.
 func (db *DB) OperationByKey(ctx context.Context, operatorID int64, key string) (operation.Operation, bool, error) {
 	return sqlstore.OneOperation(db.lookUpRow(ctx), `operations WHERE operator_id = ?1 AND idempotency_key = ?2`, operatorID, key)
+}
+
+// keyStatements are the forms of a statement that looks for an adopted operation of ?1, by
+// the number of keys that it may have. It is that of the master keys: nearly always one.
+type keyStatements struct {
+	first int // the first key's parameter
+	build func(adopted string) string
+	ready [4]string
+}
+
+// newKeyStatements builds a statement around a table and a condition. The index is named
+// because the one of all keys is as selective, and would have to be read from the disk.
+func newKeyStatements(first int, build func(adopted string) string) *keyStatements {
+	s := &keyStatements{first: first, build: build}
+	for n := range s.ready {
+		s.ready[n] = s.text(n)
+	}
+	return s
+}
+
+func (s *keyStatements) with(keys int) string {
+	if keys < len(s.ready) {
+		return s.ready[keys]
+	}
+	return s.text(keys)
+}
+
+func (s *keyStatements) text(keys int) string {
+	list := []string{"NULL"} // for no keys, with which SQLite could not use the index
+	for i := range keys {
+		list = append(list, fmt.Sprintf("?%d", s.first+i))
+	}
+	return s.build(`operations INDEXED BY operations_adopted
+		 WHERE operator_id = ?1 AND idempotency_key IN (` + strings.Join(list, ", ") + `) AND carried_out_at IS NOT NULL`)
+}
+
+var selectAdopted = newKeyStatements(2, func(adopted string) string { return adopted })
+
+// AdoptedByKey finds an adopted operation by what it has in place of its key.
+func (db *DB) AdoptedByKey(ctx context.Context, operatorID int64, adopted []string) (operation.Operation, bool, error) {
+	args := []any{operatorID}
+	for _, key := range adopted {
+		args = append(args, key)
+	}
+	return sqlstore.OneOperation(db.lookUpRow(ctx), selectAdopted.with(len(adopted)), args...)
 }
 
 // OperationByID finds one of an operator's operations.
@@ -38,61 +85,44 @@ func (db *DB) ExtendLease(ctx context.Context, id string, epoch int64, until tim
 	return changed == 1, nil
 }
 
-// SubscriptionOf reads one of an operator's subscribers, with its open operations.
+// SubscriptionOf reads one of an operator's subscribers, with its cycles and its open
+// operation.
 func (db *DB) SubscriptionOf(ctx context.Context, operatorID int64, id, mobile string) (operation.Subscription, bool, error) {
-	s := operation.Subscription{Plans: map[string]string{}}
-	found := false
-	err := db.lookUp(ctx, func(from sqlstore.Querier) error {
-		condition, argument := `s.id = ?1 AND s.operator_id = ?2`, id
-		if id == "" {
-			condition, argument = `s.mobile = ?1 AND s.operator_id = ?2`, mobile
-		}
-		customer, err := subscriberWhere(from, condition, argument, operatorID)
-		if err != nil || customer == nil {
+	condition, argument := `s.id = ?1 AND s.operator_id = ?2`, id
+	if id == "" {
+		condition, argument = `s.mobile = ?1 AND s.operator_id = ?2`, mobile
+	}
+	var s operation.Subscription
+	var found bool
+	err := db.lookUp(ctx, func(from sqlstore.Querier) (err error) {
+		s, found, err = sqlstore.ReadSubscription(from.QueryRow(`SELECT `+sqlstore.SubscriptionColumns+` FROM subscribers s WHERE `+condition, argument, operatorID))
+		if err != nil || !found {
 			return err
 		}
-		found, s.Subscriber = true, *customer
-		if s.Cycles, err = cyclesOf(from, customer.ID); err != nil {
+		if err = readCycles(from, &s); err != nil || s.OpenOperation == "" {
 			return err
 		}
-		var activated, renewed sql.NullInt64
-		var transaction, provider sql.NullString
-		// The plus keeps SQLite from using the index by operator, where it would scan all
-		// of the operator's operations until it finds the subscriber's.
-		err = from.QueryRow(`
-			SELECT email, address, connection_type, activated_at, renewed_at, last_provider_transaction,
-			       (SELECT o.provider FROM operations o WHERE o.subscriber_id = s.id AND +o.operator_id = s.operator_id ORDER BY o.created_at DESC LIMIT 1)
-			  FROM subscribers s WHERE s.id = ?1`, customer.ID).
-			Scan(&s.Email, &s.Address, &s.ConnectionType, &activated, &renewed, &transaction, &provider)
-		if err != nil {
-			return fmt.Errorf("read a subscriber's profile: %w", err)
-		}
-		s.CreatedAt, s.RenewedAt = sqlstore.Time(activated), sqlstore.Time(renewed)
-		s.LastProviderTransaction, s.Provider = transaction.String, provider.String
-		rows, err := from.Query(`
-			SELECT `+sqlstore.OperationColumns+` FROM operations
-			 WHERE subscriber_id = ?1 AND status IN ('processing', 'needs_review') ORDER BY created_at, id`, customer.ID)
-		if s.Pending, err = sqlstore.Collect(rows, err, sqlstore.ReadOperation); err != nil {
-			return fmt.Errorf("read pending operations: %w", err)
-		}
-		return planNames(from, customer.ID, s.Plans)
+		return sqlstore.ReadPending(from, &s)
 	})
 	return s, found, err
 }
 
-func planNames(from sqlstore.Querier, subscriberID string, names map[string]string) error {
+// readCycles reads a subscriber's cycles in the order they were bought, with the names of
+// their plans.
+func readCycles(from sqlstore.Querier, s *operation.Subscription) error {
+	s.Plans = map[string]string{}
 	rows, err := from.Query(`
-		SELECT id, name FROM plans
-		 WHERE id IN (SELECT plan_id FROM cycles WHERE subscriber_id = ?1)
-		    OR id IN (SELECT plan_id FROM operations WHERE subscriber_id = ?1 AND status IN ('processing', 'needs_review'))`, subscriberID)
-	_, err = sqlstore.Collect(rows, err, func(row sqlstore.Row) (struct{}, error) {
-		var id, name string
-		err := row.Scan(&id, &name)
-		names[id] = name
-		return struct{}{}, err
+		SELECT c.plan_id, p.name, c.starts_at, c.ends_at
+		  FROM cycles c JOIN plans p ON p.id = c.plan_id WHERE c.subscriber_id = ?1 ORDER BY c.seq`, s.ID)
+	s.Cycles, err = sqlstore.Collect(rows, err, func(row sqlstore.Row) (c subscription.Cycle, err error) {
+		var name string
+		var starts, ends sql.NullInt64
+		err = row.Scan(&c.PlanID, &name, &starts, &ends)
+		c.StartsAt, c.EndsAt, s.Plans[c.PlanID] = sqlstore.Time(starts), sqlstore.Time(ends), name
+		return c, err
 	})
 	if err != nil {
-		return fmt.Errorf("read plan names: %w", err)
+		return fmt.Errorf("read a subscriber's cycles: %w", err)
 	}
 	return nil
 }

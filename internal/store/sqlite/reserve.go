@@ -23,7 +23,7 @@ func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operati
 	op := d.Operation
 	err := db.writer.do(ctx, func(tx *tx) error {
 		op = d.Operation
-		if err := guardPlan(tx, op); err != nil {
+		if err := guardPlan(tx, d); err != nil {
 			return err
 		}
 		if err := claimSubscriber(tx, d); err != nil {
@@ -47,11 +47,21 @@ func (db *DB) Reserve(ctx context.Context, d operation.Draft) (operation.Operati
 	return op, nil
 }
 
-// guardPlan checks that the plan is still the version that the draft was priced from, and
-// that maintenance mode is off.
-func guardPlan(tx *tx, op operation.Operation) error {
+var selectSellable = newKeyStatements(4, func(adopted string) string {
+	return `
+		SELECT 1 FROM plans WHERE id = ?2 AND version = ?3 AND retired = 0
+		   AND NOT EXISTS (SELECT 1 FROM maintenance WHERE one = 1) AND NOT EXISTS (SELECT 1 FROM ` + adopted + `)`
+})
+
+// guardPlan checks that the plan is still the version that the draft was priced from, that
+// maintenance mode is off, and that no operation was adopted under the draft's key.
+func guardPlan(tx *tx, d operation.Draft) error {
 	var one int
-	err := tx.QueryRow(`SELECT 1 FROM plans WHERE id = ?1 AND version = ?2 AND retired = 0 AND NOT EXISTS (SELECT 1 FROM maintenance WHERE one = 1)`, op.PlanID, op.PlanVersion).Scan(&one)
+	args := append(make([]any, 0, 8), d.OperatorID, d.PlanID, d.PlanVersion)
+	for _, key := range d.AdoptedKeys {
+		args = append(args, key)
+	}
+	err := tx.QueryRow(selectSellable.with(len(d.AdoptedKeys)), args...).Scan(&one)
 	if errors.Is(err, sql.ErrNoRows) {
 		return operation.ErrStale
 	}
@@ -67,9 +77,10 @@ func guardPlan(tx *tx, op operation.Operation) error {
 func claimSubscriber(tx *tx, d operation.Draft) error {
 	if d.Kind == operation.Activate {
 		_, err := tx.Exec(`
-			INSERT INTO subscribers (id, operator_id, mobile, name, email, address, connection_type, created_at)
-			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`,
-			d.SubscriberID, d.OperatorID, d.Mobile, d.CustomerName, d.Profile.Email, d.Profile.Address, d.Profile.ConnectionType, d.CreatedAt.UnixMilli())
+			INSERT INTO subscribers (id, operator_id, mobile, name, email, address, connection_type, created_at, area, box_number, notes)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)`,
+			d.SubscriberID, d.OperatorID, d.Mobile, d.CustomerName, d.Profile.Email, d.Profile.Address, d.Profile.ConnectionType, d.CreatedAt.UnixMilli(),
+			d.Profile.Area, d.Profile.BoxNumber, d.Profile.Notes)
 		if violates(err) {
 			return operation.ErrStale
 		}

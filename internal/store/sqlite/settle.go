@@ -148,23 +148,18 @@ func moveOperation(tx *tx, s operation.Settlement) error {
 	return nil
 }
 
-// succeed writes the ledger line, the commission and the new subscription of a confirmed
-// operation.
+// succeed writes the ledger line with its receipt number, the commission and the new
+// subscription of a confirmed operation.
 func succeed(tx *tx, op operation.Operation) error {
-	var sum, line int64
-	_, err := tx.Exec(`UPDATE wallets SET ledger_paise = ledger_paise - ?2, ledger_lines = ledger_lines + 1 WHERE operator_id = ?1`,
-		op.OperatorID, op.Amount.Paise())
-	if err == nil {
-		err = tx.QueryRow(`SELECT ledger_paise, ledger_lines FROM wallets WHERE operator_id = ?1`, op.OperatorID).Scan(&sum, &line)
-	}
+	sum, line, receipt, err := chargeWallet(tx, op)
 	if err != nil {
 		return fmt.Errorf("charge the ledger: %w", err)
 	}
 	at := op.CompletedAt.UnixMilli()
 	_, err = tx.Exec(`
-		INSERT INTO ledger (operator_id, line, kind, amount_paise, balance_after, description, operation_id, created_at)
-		VALUES (?1, ?2, 'debit', ?3, ?4, ?5, ?6, ?7)`,
-		op.OperatorID, line, op.Amount.Paise(), sum, op.LedgerText(), op.ID, at)
+		INSERT INTO ledger (operator_id, line, kind, amount_paise, balance_after, description, operation_id, created_at, receipt)
+		VALUES (?1, ?2, 'debit', ?3, ?4, ?5, ?6, ?7, ?8)`,
+		op.OperatorID, line, op.Amount.Paise(), sum, op.LedgerText(), op.ID, at, receipt)
 	if err != nil {
 		return fmt.Errorf("write the ledger line: %w", err)
 	}
@@ -175,6 +170,36 @@ func succeed(tx *tx, op operation.Operation) error {
 		return fmt.Errorf("write the commission: %w", err)
 	}
 	return extendSubscription(tx, op)
+}
+
+// chargeWallet takes the price from the ledger's sum, and returns what the new ledger line has:
+// the sum, its number, and the number of the receipt.
+func chargeWallet(tx *tx, op operation.Operation) (sum, line, receipt int64, err error) {
+	year := subscription.FinancialYear(op.CompletedAt)
+	charge := func() (int64, error) {
+		return tx.Exec(`
+			UPDATE wallets
+			   SET ledger_paise = ledger_paise - ?2, ledger_lines = ledger_lines + 1, receipts = receipts + 1,
+			       receipt_lines = receipt_lines + (receipt_lines = ledger_lines)
+			 WHERE operator_id = ?1 AND receipt_year = ?3`, op.OperatorID, op.Amount.Paise(), year)
+	}
+	charged, err := charge()
+	if err == nil && charged == 0 {
+		// The count of the wallet's year goes to the past years, and that of this year comes from there.
+		_, err = tx.Exec(`
+			UPDATE wallets
+			   SET receipts = coalesce(json_extract(receipts_past, '$."' || ?2 || '"'), 0), receipt_year = ?2,
+			       receipts_past = json_remove(json_set(receipts_past, '$."' || receipt_year || '"', receipts), '$."' || ?2 || '"', '$."0"')
+			 WHERE operator_id = ?1`, op.OperatorID, year)
+		if err == nil {
+			_, err = charge()
+		}
+	}
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	err = tx.QueryRow(`SELECT ledger_paise, ledger_lines, receipts FROM wallets WHERE operator_id = ?1`, op.OperatorID).Scan(&sum, &line, &receipt)
+	return sum, line, receipt, err
 }
 
 // extendSubscription gives the subscriber the new expiry and cycle.

@@ -28,6 +28,17 @@ func (db *DB) Snapshot(ctx context.Context, q operation.SnapshotQuery) (operatio
 	return db.readSnapshot(ctx, q)
 }
 
+// selectKnown reads the balance, and the operation of a key or of what an adopted operation
+// has in place of it.
+var selectKnown = newKeyStatements(4, func(adopted string) string {
+	return `
+		SELECT balance_paise,
+		       coalesce((SELECT id FROM operations WHERE operator_id = ?1 AND idempotency_key = ?2), (SELECT id FROM ` + adopted + `)),
+		       (SELECT verified_at FROM catalogue_comparisons WHERE provider = ?3),
+		       EXISTS (SELECT 1 FROM maintenance WHERE one = 1)
+		  FROM wallets WHERE operator_id = ?1`
+})
+
 func (db *DB) readSnapshot(ctx context.Context, q operation.SnapshotQuery) (operation.Snapshot, error) {
 	read := db.writer.lookUp
 	if q.Kind == operation.Activate {
@@ -38,12 +49,11 @@ func (db *DB) readSnapshot(ctx context.Context, q operation.SnapshotQuery) (oper
 		var balance int64
 		var known sql.NullString
 		var verified sql.NullInt64
-		err := from.QueryRow(`
-			SELECT balance_paise,
-			       (SELECT id FROM operations WHERE operator_id = ?1 AND idempotency_key = ?2),
-			       (SELECT verified_at FROM catalogue_comparisons WHERE provider = ?3),
-			       EXISTS (SELECT 1 FROM maintenance WHERE one = 1)
-			  FROM wallets WHERE operator_id = ?1`, q.OperatorID, q.IdempotencyKey, q.Provider).Scan(&balance, &known, &verified, &snapshot.Maintenance)
+		args := append(make([]any, 0, 8), q.OperatorID, q.IdempotencyKey, q.Provider)
+		for _, key := range q.AdoptedKeys {
+			args = append(args, key)
+		}
+		err := from.QueryRow(selectKnown.with(len(q.AdoptedKeys)), args...).Scan(&balance, &known, &verified, &snapshot.Maintenance)
 		if err != nil {
 			return fmt.Errorf("read the balance: %w", err)
 		}
@@ -114,7 +124,7 @@ func subscriberWhere(from sqlstore.Querier, condition string, args ...any) (*ope
 	var open sql.NullString
 	err := from.QueryRow(`
 		SELECT s.id, s.operator_id, s.mobile, s.name, s.expires_at, s.version,
-		       (SELECT o.id FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review'))
+		       coalesce((SELECT o.id FROM operations o WHERE o.subscriber_id = s.id AND o.status IN ('processing', 'needs_review')), s.reversing)
 		  FROM subscribers s WHERE `+condition, args...).Scan(&s.ID, &s.OperatorID, &s.Mobile, &s.Name, &expires, &s.Version, &open)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil

@@ -36,11 +36,17 @@ const (
 // Options configure a store; the zero value is a node's store that reports nothing.
 type Options struct {
 	Role Role
+	// Replication is set if the store has a replica. A tool only leaves the log alone: the
+	// node, or the next one that starts, uploads what it writes.
+	Replication *Replication
 	// Observe is called for every batch.
 	Observe Observer
 	// OnAuditEntry is called with every committed staff action or change of an own
 	// login, and the caller's context. It may be nil.
 	OnAuditEntry func(context.Context, admin.AuditEntry)
+	// Progress is told what a node does that takes long in a large store before it opens. It may
+	// be nil.
+	Progress func(text string)
 	// Before is called before every batch and can run pragmas on the writer's connection,
 	// for tests of a full disk. It may be nil.
 	Before func(pragma func(text string) (int64, error))
@@ -67,10 +73,12 @@ type DB struct {
 	writer  *writer
 	readers *readers
 	lookups *batcher
-	locks   []io.Closer           // files and locks, closed after the connections and in reverse order
-	free    func() (int64, error) // free bytes on the disk
-	ids     *subscription.IDs
-	closing sync.Once
+	// replication is nil without a replica.
+	replication *replication
+	locks       []io.Closer           // files and locks, closed after the connections and in reverse order
+	free        func() (int64, error) // free bytes on the disk
+	ids         *subscription.IDs
+	closing     sync.Once
 }
 
 // Open opens the store in the file at path, which a node creates if it is missing. A
@@ -81,7 +89,9 @@ func Open(ctx context.Context, path string, options Options) (*DB, error) {
 		return nil, fmt.Errorf("find the store's file: %w", err)
 	}
 	db := &DB{path: path, role: options.Role, free: freeSpace(path), ids: subscription.NewIDs(subscription.IDDigits)}
-	db.Store = sqlstore.New(sqlEngine{db}, dialect, options.Role == Tool)
+	own := *dialect
+	own.LiveNodes = db.liveNodes
+	db.Store = sqlstore.New(sqlEngine{db}, &own, options.Role == Tool)
 	if err := db.open(ctx, options); err != nil {
 		db.release()
 		return nil, err
@@ -98,32 +108,52 @@ func (db *DB) open(ctx context.Context, options Options) error {
 		fmt.Sprintf("page_size = %d", PageSize), "journal_mode = WAL", "synchronous = FULL", "foreign_keys = 1",
 		fmt.Sprintf("cache_size = -%d", writerCache(fileSize(db.path))>>10),
 	}
-	if options.Role == Node {
+	if options.Role == Node || options.Replication != nil {
 		pragmas = append(pragmas, noCheckpoint)
 	}
 	conn, err := connect(db.path, pragmas...)
 	if err != nil {
 		return openError(db.path, err)
 	}
-	if err := db.setUp(ctx, conn, options.Role); err != nil {
+	if err := db.setUp(ctx, conn, options); err != nil {
 		_ = conn.close()
 		return err
 	}
 	db.readers, db.lookups = newReaders(db.path), newBatcher(db.path)
 	db.writer = newWriter(conn, lock, options, db.recordDiskFailure)
 	if options.Role == Node {
-		if err := db.prepareNode(); err != nil {
+		if err := db.prepareNode(ctx, options.Replication); err != nil {
+			_ = conn.close()
+			db.writer = nil
+			return err
+		}
+	} else if options.Replication != nil {
+		if err := db.keepLog(); err != nil {
 			_ = conn.close()
 			db.writer = nil
 			return err
 		}
 	}
 	go db.writer.loop()
-	return nil
+	if db.replication == nil {
+		return nil
+	}
+	return db.replication.run(ctx)
+}
+
+// keepLog opens a connection that stays open until the process ends. When the last
+// connection is closed SQLite copies and removes the log, which the replica needs.
+func (db *DB) keepLog() error {
+	conn, err := connect(db.path, noCheckpoint)
+	if err != nil {
+		return err
+	}
+	var one int
+	return conn.QueryRow(`SELECT count(*) FROM schema_tolerance`).Scan(&one)
 }
 
 // prepareNode sets up what only a node's writer has: the nonces and checkpoints.
-func (db *DB) prepareNode() (err error) {
+func (db *DB) prepareNode(ctx context.Context, replicate *Replication) (err error) {
 	// Before the first request, which would have to wait for it.
 	if err := db.writer.indexBacklog(); err != nil {
 		return err
@@ -136,16 +166,24 @@ func (db *DB) prepareNode() (err error) {
 		return fmt.Errorf("open the store's file for checkpoints: %w", err)
 	}
 	db.locks = append(db.locks, file)
-	db.writer.log, err = startCheckpoints(db.path, file)
+	if replicate != nil {
+		if db.replication, err = startReplication(ctx, db, file, *replicate); err != nil {
+			return fmt.Errorf("store.replica: %w", err)
+		}
+		db.writer.replication = db.replication
+	}
+	if db.writer.log, err = startCheckpoints(db.path, file); err == nil {
+		db.writer.log.replication = db.replication
+	}
 	return err
 }
 
 // setUp checks that the writer's connection is durable and the schema current.
-func (db *DB) setUp(ctx context.Context, conn *connection, role Role) error {
+func (db *DB) setUp(ctx context.Context, conn *connection, options Options) error {
 	if err := checkDurability(conn); err != nil {
 		return err
 	}
-	return db.checkSchema(ctx, role)
+	return db.checkSchema(ctx, options)
 }
 
 // openError explains why a file could not be opened: it is no SQLite file, or access was
@@ -234,6 +272,11 @@ func (db *DB) Ready(ctx context.Context) error {
 	if err := db.writer.broken(); err != nil {
 		return err
 	}
+	if db.replication != nil {
+		if err := db.replication.available(); err != nil {
+			return err
+		}
+	}
 	// Reading the schema finds a file that was replaced or truncated.
 	var one int
 	if err := db.read(ctx).QueryRow(`SELECT count(*) FROM schema_tolerance`).Scan(&one); err != nil {
@@ -252,6 +295,13 @@ func (db *DB) Broken() <-chan struct{} { return db.writer.dead }
 // Queued is how many writes wait for the next batch.
 func (db *DB) Queued() int { return len(db.writer.queue) }
 
+// Written returns a number that grows with every write of this process that was committed, or
+// may have been.
+func (db *DB) Written() uint64 { return db.writer.written.Load() }
+
+// ExpectMark does nothing: while a node runs, its file cannot be replaced by another.
+func (db *DB) ExpectMark(string, int64, func()) {}
+
 // Close waits for accepted writes and releases the folder.
 func (db *DB) Close() error {
 	var err error
@@ -268,6 +318,9 @@ func (db *DB) release() error {
 			// is not safe on a failed disk. So everything stays open until the process
 			// ends, and the next process finds the log.
 			return nil
+		}
+		if db.replication != nil {
+			errs = append(errs, db.replication.stop())
 		}
 		errs = append(errs, db.writer.close())
 	}

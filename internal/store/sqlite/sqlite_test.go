@@ -103,7 +103,15 @@ func BenchmarkCyclesByPlan(b *testing.B) {
 }
 
 func BenchmarkBalance(b *testing.B) {
-	storetest.BenchmarkReads(b, func(t testing.TB) storetest.Opener { return counting{folder(t.TempDir()), b} })
+	storetest.BenchmarkReads(b, func(t testing.TB) storetest.Opener { return counting{folder(t.TempDir()), b} }, nil)
+}
+
+func BenchmarkLookups(b *testing.B) {
+	storetest.BenchmarkLookups(b, func(t testing.TB) storetest.Opener { return folder(t.TempDir()) }, nil)
+}
+
+func BenchmarkRetention(b *testing.B) {
+	storetest.BenchmarkRetention(b, func(t testing.TB) storetest.Opener { return folder(t.TempDir()) })
 }
 
 func BenchmarkReports(b *testing.B) {

@@ -41,13 +41,17 @@ type writer struct {
 	onAuditEntry func(context.Context, admin.AuditEntry)
 	before       func(pragma func(text string) (int64, error))
 	around       func(commit func() error) error
+	replication  *replication // nil without a replica
 	queue        chan *item
+	calls        chan func()   // run between two batches
 	stopping     chan struct{} // closed by stop: no new items
 	stopped      chan struct{} // closed when the loop has ended
 	stopOnce     sync.Once
 	died         func(cause error)
 	dead         chan struct{} // closed when the disk has failed
 	cause        error         // of the failure; set before dead is closed
+	// written counts the writes that were committed, or may have been.
+	written atomic.Uint64
 }
 
 // item is one caller's write or lookup. Either the caller or the writer takes it out of
@@ -76,6 +80,7 @@ func newWriter(conn *connection, lock writeLock, options Options, died func(caus
 		before:       options.Before,
 		around:       options.Commit,
 		queue:        make(chan *item, maxQueue),
+		calls:        make(chan func()),
 		stopping:     make(chan struct{}),
 		stopped:      make(chan struct{}),
 		died:         died,
@@ -88,6 +93,9 @@ func newWriter(conn *connection, lock writeLock, options Options, died func(caus
 func (w *writer) do(ctx context.Context, run func(*tx) error) error {
 	it := &item{run: run, done: make(chan struct{})}
 	err := w.submit(ctx, it)
+	if err == nil || errors.Is(err, operation.ErrCommitUnknown) {
+		w.written.Add(1)
+	}
 	if err == nil && w.onAuditEntry != nil {
 		for _, entry := range it.entries {
 			w.onAuditEntry(ctx, entry)
@@ -150,6 +158,9 @@ func (w *writer) loop() {
 		select {
 		case it := <-w.queue:
 			batch = append(batch[:0], it)
+		case call := <-w.calls:
+			call()
+			continue
 		case <-w.stopping:
 			select {
 			case it := <-w.queue:
@@ -159,6 +170,17 @@ func (w *writer) loop() {
 			}
 		}
 		w.write(w.answer(w.gather(batch)))
+	}
+}
+
+// between runs a function on the writer's goroutine, between two batches.
+func (w *writer) between(run func() error) error {
+	done := make(chan error, 1)
+	select {
+	case w.calls <- func() { done <- run() }:
+		return <-done
+	case <-w.stopped:
+		return errClosed
 	}
 }
 
@@ -251,7 +273,17 @@ func (w *writer) write(batch []*item) {
 			return value, err
 		})
 	}
-	if err := w.commit(batch); err != nil {
+	r := w.replication
+	if r != nil {
+		if err := r.available(); err != nil {
+			answerAll(batch, err)
+			return
+		}
+		// Before the commit: a reader may see it at once.
+		r.begun.Add(1)
+	}
+	err := w.commit(batch)
+	if err != nil {
 		for _, it := range batch {
 			// An item that was refused on its own changed nothing either way.
 			if it.err == nil {
@@ -259,8 +291,8 @@ func (w *writer) write(batch []*item) {
 			}
 		}
 	}
-	for _, it := range batch {
-		close(it.done)
+	if r == nil || !r.commit(append([]*item(nil), batch...), err != nil) {
+		answerAll(batch, nil)
 	}
 	w.followLog()
 }

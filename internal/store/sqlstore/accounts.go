@@ -85,12 +85,16 @@ func (db *Store) ReviewQueue(ctx context.Context, limit int) ([]report.Review, e
 }
 
 // earned selects the commissions of a period: a range of ledger lines around it, filtered by
-// time.
-const earned = `
+// time. A reversal takes its operation out of the sums of the period in which it was carried out, by the
+// sign that bySign gives, and is counted apart.
+const (
+	earned = `
 	  FROM ledger l
-	  JOIN commissions c ON c.operation_id = l.operation_id
-	  JOIN operations o ON o.id = l.operation_id
-	 WHERE l.operator_id = $1 AND l.line > $2 AND l.line <= $3 AND c.created_at >= $4 AND c.created_at < $5`
+	  JOIN commissions c ON c.operation_id = coalesce(l.operation_id, l.reversal_of)
+	  JOIN operations o ON o.id = c.operation_id
+	 WHERE l.operator_id = $1 AND l.line > $2 AND l.line <= $3 AND l.created_at >= $4 AND l.created_at < $5`
+	bySign = `CASE WHEN l.reversal_of IS NULL THEN 1 ELSE -1 END * `
+)
 
 // CommissionSums adds up an operator's commissions of a period by plan.
 func (db *Store) CommissionSums(ctx context.Context, operatorID int64, from, before time.Time) ([]report.CommissionSum, error) {
@@ -99,12 +103,12 @@ func (db *Store) CommissionSums(ctx context.Context, operatorID int64, from, bef
 		return nil, err
 	}
 	rows, err := db.engine.Read(ctx).Query(`
-		SELECT o.plan_id, `+db.dialect.LatestPlanName+`, max(l.line), count(*), sum(o.amount_paise)::bigint, sum(c.amount_paise)::bigint`+earned+`
+		SELECT o.plan_id, `+db.dialect.LatestPlanName+`, max(l.line), count(l.operation_id), count(l.reversal_of), sum(`+bySign+`o.amount_paise)::bigint, sum(`+bySign+`c.amount_paise)::bigint`+earned+`
 		 GROUP BY o.plan_id ORDER BY o.plan_id`, operatorID, around.After, around.Last, from.UnixMilli(), before.UnixMilli())
 	return Collect(rows, err, func(row Row) (report.CommissionSum, error) {
 		s := report.CommissionSum{OperatorID: operatorID}
 		var last, sales, commission int64
-		err := row.Scan(&s.PlanID, &s.PlanName, &last, &s.Count, &sales, &commission)
+		err := row.Scan(&s.PlanID, &s.PlanName, &last, &s.Count, &s.Reversals, &sales, &commission)
 		s.Sales, s.Commission = money.Paise(sales), money.Paise(commission)
 		return s, err
 	})
@@ -117,7 +121,7 @@ func (db *Store) ListCommissions(ctx context.Context, q report.CommissionQuery) 
 		return nil, err
 	}
 	rows, err := db.engine.Read(ctx).Query(`
-		SELECT l.line, o.id, o.subscriber_id, o.plan_id, o.plan_name, o.amount_paise, c.amount_paise, c.rate_bps, c.created_at`+earned+`
+		SELECT l.line, o.id, o.subscriber_id, o.plan_id, o.plan_name, `+bySign+`o.amount_paise, `+bySign+`c.amount_paise, c.rate_bps, l.created_at`+earned+`
 		 ORDER BY l.line LIMIT $6`, q.OperatorID, max(q.After, around.After), around.Last, q.From.UnixMilli(), q.Before.UnixMilli(), q.Limit)
 	return Collect(rows, err, func(row Row) (report.CommissionLine, error) {
 		l := report.CommissionLine{OperatorID: q.OperatorID}

@@ -27,17 +27,18 @@ func readBulkJob(row Row) (bulk.Job, error) {
 }
 
 const BulkRowColumns = `number, line, subscriber_id, mobile, customer_name, plan_id, kind, idempotency_key, quoted_paise, expiry_quoted,
-	state, code, message, operation_id, amount_paise, expiry, begun_at, ended_at`
+	state, code, message, operation_id, amount_paise, expiry, begun_at, ended_at, not_renewed_since`
 
 func ReadBulkRow(row Row) (bulk.Row, error) {
 	var r bulk.Row
 	var quoted, amount int64
 	var transaction sql.NullString
-	var expiryQuoted, expiry, begun, ended sql.NullInt64
+	var expiryQuoted, expiry, begun, ended, notRenewed sql.NullInt64
 	err := row.Scan(&r.Number, &r.Line, &r.SubscriberID, &r.Mobile, &r.CustomerName, &r.PlanID, &r.Kind, &r.IdempotencyKey, &quoted, &expiryQuoted,
-		&r.State, &r.Code, &r.Message, &transaction, &amount, &expiry, &begun, &ended)
+		&r.State, &r.Code, &r.Message, &transaction, &amount, &expiry, &begun, &ended, &notRenewed)
 	r.Quoted, r.Amount, r.OperationID = money.Paise(quoted), money.Paise(amount), transaction.String
 	r.ExpiryQuoted, r.Expiry, r.BegunAt, r.EndedAt = Time(expiryQuoted), Time(expiry), Time(begun), Time(ended)
+	r.NotRenewedSince = Time(notRenewed)
 	return r, err
 }
 
@@ -141,6 +142,23 @@ func (db *Store) BulkJobs(ctx context.Context, operatorID int64, limit int) (job
 	return jobs, err
 }
 
+// BulkDrafts reads the latest of an operator's drafts. Drafts live for an hour, so the index of all
+// operators' drafts by time has few rows; the plus sign keeps SQLite from sorting all jobs of the operator.
+func (db *Store) BulkDrafts(ctx context.Context, operatorID int64, since time.Time, limit int) (jobs []bulk.Job, err error) {
+	err = db.engine.Snapshot(ctx, func(from Querier) error {
+		rows, err := from.Query(`
+			SELECT `+bulkJobColumns+` FROM bulk_jobs
+			 WHERE state = 'draft' AND created_at > $2 AND +operator_id = $1 ORDER BY created_at DESC LIMIT $3`, operatorID, since.UnixMilli(), limit)
+		if jobs, err = Collect(rows, err, readBulkJob); err != nil {
+			return fmt.Errorf("read drafts of bulk renewals: %w", err)
+		}
+		return addBulkProgress(from, jobs, `operator_id = $1 AND job_id IN (
+			SELECT id FROM bulk_jobs WHERE state = 'draft' AND created_at > $2 AND +operator_id = $1 ORDER BY created_at DESC LIMIT $3)`,
+			operatorID, since.UnixMilli(), limit)
+	})
+	return jobs, err
+}
+
 // addBulkProgress counts the rows that a condition, a literal of this file, selects, and
 // adds the counts to their jobs.
 func addBulkProgress(from Querier, jobs []bulk.Job, condition string, args ...any) error {
@@ -181,6 +199,25 @@ func (db *Store) BulkRows(ctx context.Context, operatorID int64, id string, page
 	all, err := Collect(found, err, ReadBulkRow)
 	if err != nil {
 		return nil, fmt.Errorf("read the rows of bulk renewal %s: %w", id, err)
+	}
+	return all, nil
+}
+
+// RecentlyRenewedRows reads the queued rows of a job whose subscribers were renewed after a moment.
+func (db *Store) RecentlyRenewedRows(ctx context.Context, operatorID int64, id string, since time.Time) ([]bulk.RenewedRow, error) {
+	found, err := db.engine.Read(ctx).Query(`
+		SELECT r.number, s.renewed_at, s.expires_at
+		  FROM bulk_rows r `+db.dialect.OrderedJoin+` subscribers s ON s.id = r.subscriber_id
+		 WHERE r.operator_id = $1 AND r.job_id = $2 AND r.state = 'queued' AND s.operator_id = $1 AND s.renewed_at > $3
+		 ORDER BY r.number`, operatorID, id, since.UnixMilli())
+	all, err := Collect(found, err, func(row Row) (r bulk.RenewedRow, err error) {
+		var renewed, expires sql.NullInt64
+		err = row.Scan(&r.Number, &renewed, &expires)
+		r.RenewedAt, r.Expires = Time(renewed), Time(expires)
+		return r, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read who of bulk renewal %s was renewed: %w", id, err)
 	}
 	return all, nil
 }

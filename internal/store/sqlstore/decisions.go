@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
@@ -62,15 +63,20 @@ func inReview(tx Tx, id string) (operation.Operation, error) {
 // Exceptions reads the open exceptions, oldest first.
 func (db *Store) Exceptions(ctx context.Context, closed bool) ([]admin.ExceptionEntry, error) {
 	rows, err := db.engine.Read(ctx).Query(`
-		SELECT id, operation_id, kind, detail, created_at, closed_at, coalesce(closed_by, ''), coalesce(close_reason, '')
-		  FROM exceptions WHERE $1::boolean OR closed_at IS NULL ORDER BY id`, closed)
-	return Collect(rows, err, func(row Row) (admin.ExceptionEntry, error) {
-		var e admin.ExceptionEntry
-		var created, ended sql.NullInt64
-		err := row.Scan(&e.ID, &e.TransactionID, &e.Kind, &e.Detail, &created, &ended, &e.ClosedBy, &e.CloseReason)
-		e.CreatedAt, e.ClosedAt = Time(created), Time(ended)
-		return e, err
-	})
+		SELECT `+exceptionColumns+` FROM exceptions WHERE $1::boolean OR closed_at IS NULL ORDER BY id`, closed)
+	return Collect(rows, err, readException)
+}
+
+const exceptionColumns = `id, operation_id, kind, detail, created_at, closed_at, coalesce(closed_by, ''), coalesce(close_reason, '')`
+
+func readException(row Row) (e admin.ExceptionEntry, err error) {
+	var created, ended sql.NullInt64
+	err = row.Scan(&e.ID, &e.TransactionID, &e.Kind, &e.Detail, &created, &ended, &e.ClosedBy, &e.CloseReason)
+	// One that was raised again has a number after its kind: see raiseContradiction.
+	kind, _, _ := strings.Cut(string(e.Kind), " ")
+	e.Kind = operation.ExceptionKind(kind)
+	e.CreatedAt, e.ClosedAt = Time(created), Time(ended)
+	return e, err
 }
 
 // CloseException records who closed an exception, and why.
@@ -111,6 +117,24 @@ func (db *Store) MissingAddons(ctx context.Context) ([]operation.Operation, erro
 	return Collect(rows, err, ReadOperation)
 }
 
+// AddonCalls counts the provider calls about add-ons.
+func (db *Store) AddonCalls(ctx context.Context, ids []string) (map[string]int, error) {
+	calls := map[string]int{}
+	rows, err := db.engine.Read(ctx).Query(`
+		SELECT o.id, (SELECT count(*) FROM provider_calls c WHERE c.operation_id = o.id AND c.component = o.addon)
+		  FROM operations o WHERE o.id = ANY ($1::text[])`, ids)
+	_, err = Collect(rows, err, func(row Row) (id string, err error) {
+		var count int
+		err = row.Scan(&id, &count)
+		calls[id] = count
+		return id, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count the provider calls about add-ons: %w", err)
+	}
+	return calls, nil
+}
+
 // CloseAddon stops retrying an add-on.
 func (db *Store) CloseAddon(ctx context.Context, action admin.StaffAction, id string) error {
 	return db.engine.Write(ctx, func(tx Tx) error {
@@ -125,7 +149,7 @@ func (db *Store) CloseAddon(ctx context.Context, action admin.StaffAction, id st
 			UPDATE operations SET addon_status = 'closed', addon_next_at = NULL, addon_needs_person = 0 WHERE id = $1 AND `+missingAddon+`
 			RETURNING `+OperationColumns, id))
 		if errors.Is(err, sql.ErrNoRows) {
-			return admin.Refuse("transaction %s has no add-on that is being followed up", id)
+			return admin.Refuse("transaction %s has no add-on that is being retried", id)
 		}
 		if err != nil {
 			return fmt.Errorf("close the add-on of %s: %w", id, err)

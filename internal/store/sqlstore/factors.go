@@ -46,6 +46,9 @@ func changeFactors(tx Tx, c login.FactorChange) error {
 		if err != nil {
 			return fmt.Errorf("set up codes: %w", err)
 		}
+		if err := checkSealing(tx, c.SetTOTP.Sealed); err != nil {
+			return err
+		}
 	}
 	if c.DropTOTP {
 		if _, err := tx.Exec(`UPDATE logins SET totp = NULL, totp_pending = NULL WHERE id = $1`, c.PersonID); err != nil {

@@ -3,11 +3,14 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/retention"
 )
 
 // ListOperations reads operations, newest first unless the filter says otherwise.
@@ -93,7 +96,50 @@ func (db *Store) OperationHistory(ctx context.Context, id string) (admin.Operati
 		if err != nil {
 			return fmt.Errorf("read the provider calls of %s: %w", id, err)
 		}
-		return nil
+		if history.Reversals, err = reversalsOf(from, id); err != nil {
+			return err
+		}
+		if err := addSettlers(from, op, history.Reversals); err != nil {
+			return err
+		}
+		if len(history.Events) == 0 {
+			if history.EventsRemoved, err = removedAt(from, retention.OperationEvents, id); err != nil {
+				return err
+			}
+		}
+		if len(history.Calls) == 0 {
+			history.CallsRemoved, err = removedAt(from, retention.ProviderCalls, id)
+		}
+		return err
 	})
 	return history, err
+}
+
+// addSettlers adds to reversals of an operation who settled them, from the audit log.
+func addSettlers(from Querier, op operation.Operation, reversals []operation.Reversal) error {
+	if !slices.ContainsFunc(reversals, func(r operation.Reversal) bool { return r.ByPerson }) {
+		return nil
+	}
+	rows, err := from.Query(`SELECT actor, reason, after_state FROM staff_acts WHERE operator_id = $1 AND action = $2 AND subject = $3 ORDER BY id`,
+		op.OperatorID, string(admin.ReversalSettle), admin.ReversalSubject(op.ID))
+	entries, err := Collect(rows, err, func(row Row) (e admin.AuditEntry, err error) {
+		return e, row.Scan(&e.Actor, &e.Reason, &e.After)
+	})
+	if err != nil {
+		return fmt.Errorf("read who settled the reversals of %s: %w", op.ID, err)
+	}
+	for _, e := range entries {
+		var after struct {
+			Reference string `json:"reference"`
+		}
+		if err := json.Unmarshal([]byte(e.After), &after); err != nil {
+			return fmt.Errorf("read who settled the reversals of %s: %w", op.ID, err)
+		}
+		for i, r := range reversals {
+			if r.Reference == after.Reference && r.ByPerson { // the last, if it was settled more than once
+				reversals[i].SettledBy, reversals[i].Evidence = e.Actor, e.Reason
+			}
+		}
+	}
+	return nil
 }

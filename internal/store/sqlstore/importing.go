@@ -70,23 +70,24 @@ func foundForImport(from Querier, row admin.ImportRow, now time.Time) (problems 
 		}
 	}
 	// A row is known if its subscriber was imported with the same values, even if it has been
-	// renewed since.
+	// renewed, or its contact data has been changed, since.
 	found, err := from.Query(`
-		SELECT s.id, s.mobile, s.operator_id, s.name, coalesce(c.plan_id, ''), c.ends_at
+		SELECT s.id, s.mobile, s.operator_id, s.name, coalesce(c.plan_id, ''), c.ends_at,
+		       coalesce((SELECT h.old_value FROM contact_changes h WHERE h.subscriber_id = s.id AND h.field = 'full_name' ORDER BY h.seq LIMIT 1), s.name)
 		  FROM subscribers s LEFT JOIN cycles c ON c.subscriber_id = s.id AND c.seq = 1 AND c.operation_id IS NULL
 		 WHERE s.id = $1 OR s.mobile = $2`, row.SubscriberID, row.Mobile)
 	results, err := Collect(found, err, func(r Row) (admin.ImportResult, error) {
-		var id, mobile, name, plan string
+		var id, mobile, name, plan, firstName string
 		var operatorID int64
 		var ends sql.NullInt64
-		if err := r.Scan(&id, &mobile, &operatorID, &name, &plan, &ends); err != nil {
+		if err := r.Scan(&id, &mobile, &operatorID, &name, &plan, &ends, &firstName); err != nil {
 			return admin.ImportResult{}, err
 		}
 		same := id == row.SubscriberID && mobile == row.Mobile && operatorID == row.OperatorID
 		switch {
 		case slices.ContainsFunc(free, func(l lapsed) bool { return l.id == id }):
 			return admin.ImportResult{}, nil
-		case same && name == row.Name && plan == row.PlanID && Time(ends).Equal(row.Expires):
+		case same && (name == row.Name || firstName == row.Name) && plan == row.PlanID && Time(ends).Equal(row.Expires):
 			return admin.ImportResult{Known: true}, nil
 		case same:
 			return admin.ImportResult{Problem: fmt.Sprintf("subscriber %s is there already, with another name, plan or expiry", id)}, nil
@@ -181,9 +182,11 @@ func lockOperators(tx Tx, rows []admin.ImportRow) error {
 func addImported(tx Tx, action admin.StaffAction, row admin.ImportRow) error {
 	now, expires := action.At.UnixMilli(), row.Expires.UnixMilli()
 	_, err := tx.Exec(`
-		INSERT INTO subscribers (id, operator_id, mobile, name, connection_type, expires_at, activated_at, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $7)`,
-		row.SubscriberID, row.OperatorID, row.Mobile, row.Name, subscription.DefaultConnectionType, expires, now)
+		INSERT INTO subscribers (id, operator_id, mobile, name, connection_type, expires_at, activated_at, created_at,
+		       email, area, address, box_number, notes)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10, $11, $12)`,
+		row.SubscriberID, row.OperatorID, row.Mobile, row.Name, subscription.DefaultConnectionType, expires, now,
+		row.Contact.Email, row.Contact.Area, row.Contact.Address, row.Contact.BoxNumber, row.Contact.Notes)
 	if err != nil {
 		return fmt.Errorf("add subscriber %s: %w", row.SubscriberID, err)
 	}

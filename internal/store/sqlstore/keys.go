@@ -78,7 +78,7 @@ func insertKey(tx Tx, key access.Credential) (access.Credential, error) {
 	if err != nil {
 		return key, fmt.Errorf("add the key: %w", err)
 	}
-	return key, nil
+	return key, checkSealing(tx, key.SealedSecret)
 }
 
 // RotateKey writes the successor and sets when the old key expires, in one transaction.
@@ -174,6 +174,12 @@ func changeKey(tx Tx, id int64, set string, args ...any) (access.Credential, err
 // Key reads one key.
 func (db *Store) Key(ctx context.Context, id int64) (access.Credential, error) {
 	return keyByID(db.engine.Read(ctx), id)
+}
+
+// FindKeys reads all keys: an operator has few.
+func (db *Store) FindKeys(ctx context.Context, hint string, limit int) ([]access.Credential, error) {
+	rows, err := db.engine.Read(ctx).Query(`SELECT `+CredentialColumns+` FROM credentials c WHERE strpos(c.hint, $1) = 1 ORDER BY c.id DESC LIMIT $2`, hint, limit)
+	return Collect(rows, err, ReadCredential)
 }
 
 // Keys reads all keys of an operator.

@@ -1,8 +1,10 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/money"
@@ -45,44 +47,73 @@ func (db *Store) LedgerPage(ctx context.Context, q admin.ListQuery) ([]admin.Led
 		return nil, err
 	}
 	var stmt statement
-	stmt.add(`SELECT id, line, kind, amount_paise, balance_after, description, operation_id, created_at FROM ledger WHERE line > ?`, q.After.Number)
+	stmt.add(`SELECT `+ledgerEntryColumns+` FROM ledger WHERE line > ?`, q.After.Number)
 	stmt.within(q, `operator_id`, `created_at`)
 	stmt.ordered(q, `line`)
 	rows, err := db.engine.Read(ctx).Query(stmt.text, stmt.args...)
-	return Collect(rows, err, func(row Row) (admin.LedgerEntry, error) {
-		var e admin.LedgerEntry
-		var kind string
-		var amount, after int64
-		var operationID sql.NullString
-		var created sql.NullInt64
-		err := row.Scan(&e.ID, &e.Line, &kind, &amount, &after, &e.Description, &operationID, &created)
-		e.Credit, e.Amount, e.BalanceAfter = kind == "credit", money.Paise(amount), money.Paise(after)
-		e.TransactionID, e.CreatedAt = operationID.String, Time(created)
-		return e, err
-	})
+	return Collect(rows, err, readLedgerEntry)
 }
 
-// CommissionPage reads a page of commissions, in the order in which their operations began.
+const ledgerEntryColumns = `id, line, kind, amount_paise, balance_after, description, coalesce(operation_id, reversal_of), created_at`
+
+func readLedgerEntry(row Row) (e admin.LedgerEntry, err error) {
+	var kind string
+	var amount, after int64
+	var operationID sql.NullString
+	var created sql.NullInt64
+	err = row.Scan(&e.ID, &e.Line, &kind, &amount, &after, &e.Description, &operationID, &created)
+	e.Credit, e.Amount, e.BalanceAfter = kind == "credit", money.Paise(amount), money.Paise(after)
+	e.TransactionID, e.CreatedAt = operationID.String, Time(created)
+	return e, err
+}
+
+// CommissionPage reads a page of commissions, in the order in which their operations began, with those
+// that reversals took back, in the order in which these were requested.
 func (db *Store) CommissionPage(ctx context.Context, q admin.ListQuery) ([]admin.CommissionEntry, error) {
 	if err := db.checkOperator(ctx, q.OperatorID); err != nil {
 		return nil, err
 	}
-	var stmt statement
-	stmt.add(`
-		SELECT c.operation_id, c.operator_id, c.amount_paise, c.rate_bps, c.created_at, o.created_at
-		  FROM operations o `+db.dialect.OrderedJoin+` commissions c ON c.operation_id = o.id
-		 WHERE (o.created_at, o.id) > (?, ?)`, q.After.At.UnixMilli(), q.After.ID)
-	stmt.within(q, `o.operator_id`, `c.created_at`)
-	stmt.ordered(q, `o.created_at, o.id`)
-	rows, err := db.engine.Read(ctx).Query(stmt.text, stmt.args...)
-	return Collect(rows, err, func(row Row) (admin.CommissionEntry, error) {
-		var c admin.CommissionEntry
-		var amount int64
-		var at, begun sql.NullInt64
-		err := row.Scan(&c.TransactionID, &c.OperatorID, &amount, &c.RateBPS, &at, &begun)
-		c.Amount, c.CreatedAt, c.BegunAt = money.Paise(amount), Time(at), Time(begun)
-		return c, err
+	var entries []admin.CommissionEntry
+	err := db.engine.Snapshot(ctx, func(from Querier) error {
+		entries = nil
+		var earned, reversed statement
+		earned.add(`
+			SELECT c.operation_id, '', c.operator_id, c.amount_paise, c.rate_bps, c.created_at, o.created_at
+			  FROM operations o `+db.dialect.OrderedJoin+` commissions c ON c.operation_id = o.id
+			 WHERE (o.created_at, o.id) > (?, ?)`, q.After.At.UnixMilli(), q.After.ID)
+		earned.within(q, `o.operator_id`, `c.created_at`)
+		earned.ordered(q, `o.created_at, o.id`)
+		reversed.add(`
+			SELECT r.operation_id, r.reference, r.operator_id, -r.commission_paise, c.rate_bps, r.completed_at, r.requested_at
+			  FROM reversals r JOIN commissions c ON c.operation_id = r.operation_id
+			 WHERE r.status = 'reversed' AND (r.requested_at, r.reference) > (?, ?)`, q.After.At.UnixMilli(), q.After.ID)
+		reversed.within(q, `r.operator_id`, `r.completed_at`)
+		reversed.ordered(q, `r.requested_at, r.reference`)
+		for _, stmt := range []statement{earned, reversed} {
+			rows, err := from.Query(stmt.text, stmt.args...)
+			found, err := Collect(rows, err, readCommissionEntry)
+			if err != nil {
+				return err
+			}
+			entries = append(entries, found...)
+		}
+		return nil
 	})
+	slices.SortFunc(entries, func(a, b admin.CommissionEntry) int {
+		return cmp.Or(a.BegunAt.Compare(b.BegunAt), cmp.Compare(a.Cursor().ID, b.Cursor().ID))
+	})
+	if q.Limit > 0 {
+		entries = entries[:min(len(entries), q.Limit)]
+	}
+	return entries, err
+}
+
+func readCommissionEntry(row Row) (c admin.CommissionEntry, err error) {
+	var amount int64
+	var at, begun sql.NullInt64
+	err = row.Scan(&c.TransactionID, &c.Reversal, &c.OperatorID, &amount, &c.RateBPS, &at, &begun)
+	c.Amount, c.CreatedAt, c.BegunAt = money.Paise(amount), Time(at), Time(begun)
+	return c, err
 }
 
 // AuditPage reads a page of the audit log, oldest first.

@@ -56,28 +56,30 @@ func (db *Store) StartMaintenance(ctx context.Context, action admin.StaffAction)
 			return err
 		}
 		now = admin.Maintenance{On: true, Since: action.At, Actor: action.Actor, Reason: action.Reason}
-		if before.On {
-			now.Since = before.Since
-		}
-		_, err = tx.Exec(`
-			INSERT INTO maintenance (one, since, actor, reason) VALUES (1, $1, $2, $3)
-			ON CONFLICT (one) DO UPDATE SET actor = excluded.actor, reason = excluded.reason`, now.Since.UnixMilli(), now.Actor, now.Reason)
-		if err != nil {
-			return fmt.Errorf("switch maintenance mode on: %w", err)
-		}
-		_, err = tx.Exec(`
-			UPDATE bulk_jobs SET interrupted = $2, interrupted_at = $1
-			 WHERE due_at >= 0 AND state = 'running' AND cancelled_at IS NULL AND interrupted = ''`, action.At.UnixMilli(), bulk.ByMaintenance)
-		if err != nil {
-			return fmt.Errorf("interrupt the bulk renewals: %w", err)
+		if err := switchOn(tx, before, &now, action.At); err != nil {
+			return err
 		}
 		return logAction(tx, action, 0, admin.MaintenanceSubject, admin.MaintenanceState(before, false), admin.MaintenanceState(now, false))
 	})
 	return now, err
 }
 
+// switchOn writes the mode, or its new reason, and interrupts the running bulk renewals.
+func switchOn(tx Tx, before admin.Maintenance, now *admin.Maintenance, at time.Time) error {
+	if before.On {
+		now.Since = before.Since
+	}
+	_, err := tx.Exec(`
+		INSERT INTO maintenance (one, since, actor, reason) VALUES (1, $1, $2, $3)
+		ON CONFLICT (one) DO UPDATE SET actor = excluded.actor, reason = excluded.reason`, now.Since.UnixMilli(), now.Actor, now.Reason)
+	if err != nil {
+		return fmt.Errorf("switch maintenance mode on: %w", err)
+	}
+	return interruptBulkJobs(tx, at.UnixMilli())
+}
+
 // EndMaintenance switches the mode off; false if it was off.
-func (db *Store) EndMaintenance(ctx context.Context, action admin.StaffAction, accepted bool) (ended bool, err error) {
+func (db *Store) EndMaintenance(ctx context.Context, action admin.StaffAction, accepted, compared bool) (ended bool, err error) {
 	err = db.engine.Write(ctx, func(tx Tx) error {
 		ended = false
 		if err := tx.Dialect().LockMaintenance(tx); err != nil {
@@ -85,6 +87,9 @@ func (db *Store) EndMaintenance(ctx context.Context, action admin.StaffAction, a
 		}
 		before, err := readMaintenance(tx)
 		if err != nil || !before.On {
+			return err
+		}
+		if err := closeRestore(tx, action, accepted, compared); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(`DELETE FROM maintenance`); err != nil {

@@ -13,14 +13,15 @@ import (
 )
 
 // OperatorColumns are those of an operator.
-const OperatorColumns = `id, name, status, api, rate_limit, commission_bps, low_balance_paise, second_factor_required = 1, version, created_at, deleted_at`
+const OperatorColumns = `id, name, status, api, rate_limit, commission_bps, low_balance_paise, second_factor_required = 1, version, created_at, deleted_at, address, gstin`
 
 // ReadOperator reads OperatorColumns.
 func ReadOperator(row Row) (subscription.Operator, error) {
 	var o subscription.Operator
 	var lowBalance int64
 	var created, deleted sql.NullInt64
-	err := row.Scan(&o.ID, &o.Name, &o.Status, &o.API, &o.RateLimit, &o.CommissionBPS, &lowBalance, &o.SecondFactorRequired, &o.Version, &created, &deleted)
+	err := row.Scan(&o.ID, &o.Name, &o.Status, &o.API, &o.RateLimit, &o.CommissionBPS, &lowBalance, &o.SecondFactorRequired, &o.Version, &created, &deleted,
+		&o.Address, &o.GSTIN)
 	o.LowBalance, o.CreatedAt, o.DeletedAt = money.Paise(lowBalance), Time(created), Time(deleted)
 	return o, err
 }
@@ -62,10 +63,10 @@ func undeletedOperator(tx Tx, id int64) (subscription.Operator, error) {
 func (db *Store) CreateOperator(ctx context.Context, action admin.StaffAction, o subscription.Operator) (subscription.Operator, error) {
 	err := db.engine.Write(ctx, func(tx Tx) error {
 		err := tx.QueryRow(`
-			INSERT INTO operators (name, status, api, rate_limit, commission_bps, low_balance_paise, created_at, second_factor_required)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8::boolean::int)
+			INSERT INTO operators (name, status, api, rate_limit, commission_bps, low_balance_paise, created_at, second_factor_required, address, gstin)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8::boolean::int, $9, $10)
 			RETURNING id, version`,
-			o.Name, o.Status, o.API, o.RateLimit, o.CommissionBPS, o.LowBalance.Paise(), o.CreatedAt.UnixMilli(), o.SecondFactorRequired,
+			o.Name, o.Status, o.API, o.RateLimit, o.CommissionBPS, o.LowBalance.Paise(), o.CreatedAt.UnixMilli(), o.SecondFactorRequired, o.Address, o.GSTIN,
 		).Scan(&o.ID, &o.Version)
 		if err != nil {
 			return fmt.Errorf("add the operator: %w", err)
@@ -141,7 +142,8 @@ func refuseInUse(tx Tx, id int64) error {
 		return err
 	}
 	err = tx.QueryRow(`
-		SELECT (SELECT count(*) FROM operations WHERE status IN ('processing', 'needs_review') AND operator_id + 0 = $1),
+		SELECT (SELECT count(*) FROM operations WHERE status IN ('processing', 'needs_review') AND operator_id + 0 = $1)
+		       + (SELECT count(*) FROM reversals WHERE next_at IS NOT NULL AND operator_id = $1),
 		       (SELECT count(*) FROM bulk_jobs WHERE operator_id = $1 AND state = 'running')`, id).Scan(&use.Operations, &use.BulkJobs)
 	if err != nil {
 		return fmt.Errorf("count the open operations and jobs of operator %d: %w", id, err)
@@ -177,10 +179,11 @@ func (db *Store) UndeleteOperator(ctx context.Context, action admin.StaffAction,
 func updateOperator(tx Tx, o subscription.Operator) (subscription.Operator, error) {
 	updated, err := ReadOperator(tx.QueryRow(`
 		UPDATE operators
-		   SET status = $2, api = $3, rate_limit = $4, commission_bps = $5, low_balance_paise = $6, second_factor_required = $7::boolean::int, version = version + 1
+		   SET status = $2, api = $3, rate_limit = $4, commission_bps = $5, low_balance_paise = $6, second_factor_required = $7::boolean::int,
+		       address = $8, gstin = $9, version = version + 1
 		 WHERE id = $1
 		RETURNING `+OperatorColumns,
-		o.ID, o.Status, o.API, o.RateLimit, o.CommissionBPS, o.LowBalance.Paise(), o.SecondFactorRequired))
+		o.ID, o.Status, o.API, o.RateLimit, o.CommissionBPS, o.LowBalance.Paise(), o.SecondFactorRequired, o.Address, o.GSTIN))
 	if err != nil {
 		return o, fmt.Errorf("change operator %d: %w", o.ID, err)
 	}

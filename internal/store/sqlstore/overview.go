@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 )
 
@@ -88,6 +89,26 @@ func (db *Store) CountOverdueReviews(ctx context.Context, since time.Time) (int,
 		return 0, fmt.Errorf("count the reviews that are overdue: %w", err)
 	}
 	return count, nil
+}
+
+// Holds sums up the operations that hold money.
+func (db *Store) Holds(ctx context.Context) (map[operation.State]admin.Hold, error) {
+	rows, err := db.engine.Read(ctx).Query(`
+		SELECT status, count(*), sum(amount_paise)::bigint, min(coalesce(review_since, created_at))
+		  FROM operations WHERE status IN ('processing', 'needs_review') GROUP BY status`)
+	holds := map[operation.State]admin.Hold{}
+	_, err = Collect(rows, err, func(row Row) (status operation.State, err error) {
+		var hold admin.Hold
+		var paise, oldest int64
+		err = row.Scan(&status, &hold.Count, &paise, &oldest)
+		hold.Amount, hold.Oldest = money.Paise(paise), time.UnixMilli(oldest).UTC()
+		holds[status] = hold
+		return status, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sum up the holds: %w", err)
+	}
+	return holds, nil
 }
 
 // Migrations counts the migrations that were applied.

@@ -12,7 +12,7 @@ import (
 // ClosePeriod closes a month for one operator, or for all that have not closed it yet.
 //
 // The sums are read beforehand, in a transaction of their own: a month that is over and has
-// no open operations does not change, and the chain of staff actions is not locked
+// no open operations and reversals does not change, and the chain of staff actions is not locked
 // meanwhile.
 func (db *Store) ClosePeriod(ctx context.Context, action admin.StaffAction, month admin.Month, operatorID int64) ([]admin.ClosedPeriod, error) {
 	var periods, closed []admin.ClosedPeriod
@@ -76,8 +76,21 @@ func periodsToClose(from Querier, action admin.StaffAction, month admin.Month, o
 		return nil, admin.RefuseOpenOperations(month, open)
 	}
 	rows, err = from.Query(`
-		SELECT o.id, coalesce(c.operations, 0), coalesce(c.amount_paise, 0)
+		SELECT reference FROM reversals WHERE completed_at IS NULL AND requested_at < $1 AND ($2::bigint = 0 OR operator_id = $2)
+		 ORDER BY requested_at, reference`, ends, operatorID)
+	references, err := Collect(rows, err, func(row Row) (reference string, err error) { return reference, row.Scan(&reference) })
+	if err != nil {
+		return nil, fmt.Errorf("look for open reversals: %w", err)
+	}
+	if len(references) > 0 {
+		return nil, admin.RefuseOpenReversals(month, references)
+	}
+	// A reversal counts in the month in which it is carried out.
+	rows, err = from.Query(`
+		SELECT o.id, coalesce(c.operations, 0), coalesce(r.reversals, 0), coalesce(c.amount_paise, 0) - coalesce(r.amount_paise, 0)
 		  FROM operators o
+		  LEFT JOIN (SELECT operator_id, count(*) AS reversals, sum(commission_paise)::bigint AS amount_paise FROM reversals
+		              WHERE status = 'reversed' AND completed_at >= $1 AND completed_at < $2 AND ($3::bigint = 0 OR operator_id = $3) GROUP BY operator_id) r ON r.operator_id = o.id
 		  LEFT JOIN (SELECT operator_id, count(*) AS operations, sum(amount_paise)::bigint AS amount_paise FROM commissions
 		              WHERE created_at >= $1 AND created_at < $2 AND ($3::bigint = 0 OR operator_id = $3) GROUP BY operator_id) c ON c.operator_id = o.id
 		 WHERE o.created_at < $2 AND ($3::bigint = 0 OR o.id = $3)
@@ -86,15 +99,53 @@ func periodsToClose(from Querier, action admin.StaffAction, month admin.Month, o
 	return Collect(rows, err, func(row Row) (admin.ClosedPeriod, error) {
 		p := admin.ClosedPeriod{Month: month, ClosedBy: action.Actor, ClosedAt: action.At}
 		var amount int64
-		err := row.Scan(&p.OperatorID, &p.Operations, &amount)
+		err := row.Scan(&p.OperatorID, &p.Operations, &p.Reversals, &amount)
 		p.Amount = money.Paise(amount)
 		return p, err
 	})
 }
 
 // ClosedPeriods reads what was closed, the latest month first.
-func (db *Store) ClosedPeriods(ctx context.Context, operatorID int64) ([]admin.ClosedPeriod, error) {
-	rows, err := db.engine.Read(ctx).Query(`
+func (db *Store) ClosedPeriods(ctx context.Context, operatorID int64) (periods []admin.ClosedPeriod, err error) {
+	err = db.engine.Snapshot(ctx, func(from Querier) error {
+		if periods, err = closedPeriods(from, operatorID); err != nil {
+			return err
+		}
+		reversed, err := reversalsByMonth(from, operatorID)
+		for i, p := range periods {
+			periods[i].Reversals = reversed[monthOf{p.OperatorID, p.Month}]
+		}
+		return err
+	})
+	return periods, err
+}
+
+type monthOf struct {
+	operatorID int64
+	month      admin.Month
+}
+
+// reversalsByMonth counts what was reversed. A closed month has no column for it: it does not change
+// any more, and reversals are few.
+func reversalsByMonth(from Querier, operatorID int64) (map[monthOf]int64, error) {
+	type reversal struct {
+		operatorID int64
+		at         sql.NullInt64
+	}
+	rows, err := from.Query(`SELECT operator_id, completed_at FROM reversals WHERE status = 'reversed' AND ($1::bigint = 0 OR operator_id = $1)`, operatorID)
+	all, err := Collect(rows, err, func(row Row) (r reversal, err error) { return r, row.Scan(&r.operatorID, &r.at) })
+	if err != nil {
+		return nil, fmt.Errorf("count the reversals: %w", err)
+	}
+	count := map[monthOf]int64{}
+	for _, r := range all {
+		count[monthOf{r.operatorID, admin.MonthOf(Time(r.at))}]++
+	}
+	return count, nil
+}
+
+func closedPeriods(from Querier, operatorID int64) ([]admin.ClosedPeriod, error) {
+	rows, err := from.Query(`
 		SELECT operator_id, month, operations, amount_paise, closed_by, closed_at
 		  FROM commission_periods WHERE $1::bigint = 0 OR operator_id = $1 ORDER BY month DESC, operator_id`, operatorID)
 	return Collect(rows, err, func(row Row) (admin.ClosedPeriod, error) {

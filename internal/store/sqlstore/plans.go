@@ -18,12 +18,16 @@ import (
 const PlanColumns = `p.id, p.name, p.description, p.price_paise, p.months, p.type, p.main, p.addon, p.retired = 1 AS retired, p.version, p.updated_at`
 
 // ReadPlan reads PlanColumns.
-func ReadPlan(row Row) (subscription.Plan, error) {
+func ReadPlan(row Row) (subscription.Plan, error) { return readPlan(row) }
+
+// readPlan reads PlanColumns, and further columns into the given targets.
+func readPlan(row Row, further ...any) (subscription.Plan, error) {
 	var p subscription.Plan
 	var price int64
 	var addon sql.NullString
 	var updated sql.NullInt64
-	err := row.Scan(&p.ID, &p.Name, &p.Description, &price, &p.Months, &p.Type, &p.Main, &addon, &p.Retired, &p.Version, &updated)
+	targets := append(make([]any, 0, 12), &p.ID, &p.Name, &p.Description, &price, &p.Months, &p.Type, &p.Main, &addon, &p.Retired, &p.Version, &updated)
+	err := row.Scan(append(targets, further...)...)
 	p.Price, p.Addon, p.UpdatedAt = money.Paise(price), addon.String, Time(updated)
 	return p, err
 }
@@ -219,18 +223,22 @@ func (db *Store) AllPlans(ctx context.Context) ([]subscription.Plan, error) {
 	return Collect(rows, err, ReadPlan)
 }
 
-// Sellable selects the plans whose every component the provider sells.
+// Sellable selects the plans whose every component the provider sells. With joins the planner may
+// begin with the components, and sort the plans.
 const Sellable = `
 	SELECT ` + PlanColumns + `
 	  FROM plans p
-	  JOIN provider_components m ON m.code = p.main AND m.sellable = 1
-	  LEFT JOIN provider_components a ON a.code = p.addon
-	 WHERE p.retired = 0 AND (p.addon IS NULL OR a.sellable = 1)`
+	 WHERE p.retired = 0 AND (SELECT m.sellable FROM provider_components m WHERE m.code = p.main) = 1
+	   AND (p.addon IS NULL OR (SELECT a.sellable FROM provider_components a WHERE a.code = p.addon) = 1)`
 
-// SellablePlans reads the plans that can be bought.
-func (db *Store) SellablePlans(ctx context.Context) ([]subscription.Plan, error) {
-	rows, err := db.engine.Read(ctx).Query(Sellable + ` ORDER BY p.id`)
-	return Collect(rows, err, ReadPlan)
+// SellablePlans reads the plans that can be bought, and when prices were compared.
+func (db *Store) SellablePlans(ctx context.Context, provider string) (plans []subscription.Plan, verified time.Time, err error) {
+	var at sql.NullInt64
+	rows, err := db.engine.Read(ctx).Query(`
+		SELECT p.*, (SELECT v.verified_at FROM catalogue_comparisons v WHERE v.provider = $1)
+		  FROM (`+Sellable+`) p ORDER BY p.id`, provider)
+	plans, err = Collect(rows, err, func(row Row) (subscription.Plan, error) { return readPlan(row, &at) })
+	return plans, Time(at), err
 }
 
 // Compared reads the times of the last successful and the last attempted comparison.

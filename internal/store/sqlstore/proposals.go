@@ -43,7 +43,7 @@ func (db *Store) Propose(ctx context.Context, action admin.StaffAction, p admin.
 		if kept, known, err = openDuplicate(tx, p); known || err != nil {
 			return err
 		}
-		if known, err = checkProposal(tx, p); known || err != nil {
+		if known, err = checkProposal(tx, action, p); known || err != nil {
 			return err
 		}
 		kept, err = readProposal(tx.QueryRow(`
@@ -128,10 +128,16 @@ func foundProposal(row Row) (admin.Proposal, bool, error) {
 
 // checkProposal refuses a proposal that could not be carried out now, and reports a
 // top-up that was credited already.
-func checkProposal(tx Tx, p admin.Proposal) (known bool, err error) {
+func checkProposal(tx Tx, action admin.StaffAction, p admin.Proposal) (known bool, err error) {
+	if p.SettlesReversal() {
+		return false, checkSettleable(tx, p)
+	}
 	if p.Kind == admin.ProposedSettlement {
 		_, err := inReview(tx, p.TransactionID)
 		return false, err
+	}
+	if p.Kind == admin.ProposedReversal {
+		return false, checkReversible(tx, p)
 	}
 	if p.AboutLogin() {
 		return false, checkLoginProposal(tx, p)
@@ -144,7 +150,12 @@ func checkProposal(tx Tx, p admin.Proposal) (known bool, err error) {
 	if p.Kind != admin.ProposedTopUp {
 		return false, nil
 	}
-	return sameTopUp(tx, admin.TopUp{OperatorID: p.OperatorID, Amount: p.Amount, Reference: p.Reference})
+	topUp := admin.TopUp{OperatorID: p.OperatorID, Amount: p.Amount, Reference: p.Reference}
+	announced, known, err := checkTopUp(tx, topUp)
+	if known || err != nil {
+		return known, err
+	}
+	return false, refuseProposed(tx, action, topUp, announced)
 }
 
 // ApproveProposal decides a proposal and carries it out, in one transaction.
@@ -189,7 +200,13 @@ func carryOut(tx Tx, a admin.Approval, outcome *admin.ActionResult) (err error) 
 	case admin.ProposedAdjustment:
 		outcome.Wallet, _, err = adjust(tx, a.CarryOut, admin.Adjustment{OperatorID: p.OperatorID, Amount: p.Amount})
 	case admin.ProposedSettlement:
-		outcome.Operation, err = settleReview(tx, a.CarryOut, a.Settlement)
+		if p.SettlesReversal() {
+			outcome.Reversal, err = settleReversalByReview(tx, a.CarryOut, a.ReversalSettlement)
+		} else {
+			outcome.Operation, err = settleReview(tx, a.CarryOut, a.Settlement)
+		}
+	case admin.ProposedReversal:
+		outcome.Reversal, err = requestReversal(tx, a.CarryOut, a.Reversal)
 	case admin.ProposedLogin:
 		outcome.Person, err = createLogin(tx, a.CarryOut, a.Account, p.Maker)
 	case admin.ProposedRole, admin.ProposedPassword, admin.ProposedTOTP:
@@ -284,12 +301,19 @@ func (db *Store) Proposals(ctx context.Context, filter admin.ProposalFilter) ([]
 	return Collect(rows, err, readProposal)
 }
 
-// refuseProposed refuses a top-up while a proposal with the same reference is open.
-func refuseProposed(tx Tx, action admin.StaffAction, paid admin.TopUp) error {
-	wanted := admin.Proposal{Kind: admin.ProposedTopUp, OperatorID: paid.OperatorID, Reference: paid.Reference}
-	open, found, err := openProposal(tx, wanted)
-	if err != nil || !found || open.At(action.At).Status != admin.ProposalOpen {
-		return err
+// refuseProposed refuses a top-up while a proposal with one of the payment's references is open.
+func refuseProposed(tx Tx, action admin.StaffAction, paid admin.TopUp, announced announcedPayment) error {
+	for _, reference := range []string{paid.Reference, announced.other} {
+		if reference == "" {
+			continue
+		}
+		open, found, err := openProposal(tx, admin.Proposal{Kind: admin.ProposedTopUp, OperatorID: paid.OperatorID, Reference: reference})
+		if err != nil {
+			return err
+		}
+		if found && open.At(action.At).Status == admin.ProposalOpen {
+			return admin.RefuseDuplicateProposal(open)
+		}
 	}
-	return admin.RefuseDuplicateProposal(open)
+	return nil
 }

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -12,10 +13,22 @@ import (
 // creditedBefore reports whether a reference, in any spelling, was used before for the same
 // credit, and refuses one that was used for another credit or another operator.
 func creditedBefore(tx Tx, way admin.ReferenceKind, credit admin.Credit) (bool, error) {
-	var before admin.Credit
+	before, found, err := creditUnder(tx, way, credit)
+	if err != nil || !found {
+		return false, err
+	}
+	return admin.SameCredit(before, credit, way)
+}
+
+// CreditUnder reads the top-up that has used a reference; false if there is none.
+func (db *Store) CreditUnder(ctx context.Context, topUp admin.TopUp) (before admin.Credit, found bool, err error) {
+	return creditUnder(db.engine.Read(ctx), admin.ReferenceTopUp, topUp.Credit())
+}
+
+func creditUnder(from RowQuerier, way admin.ReferenceKind, credit admin.Credit) (before admin.Credit, found bool, err error) {
 	var paise, at int64
 	// Older entries may share a reference; the one most like this credit is compared.
-	err := tx.QueryRow(`
+	err = from.QueryRow(`
 		SELECT e.operator_id, e.amount_paise, coalesce(e.reference, a.reference, ''), e.created_at
 		  FROM credited_references r
 		  JOIN wallet_entries e ON e.operator_id = r.operator_id AND e.seq = r.seq
@@ -25,23 +38,41 @@ func creditedBefore(tx Tx, way admin.ReferenceKind, credit admin.Credit) (bool, 
 		string(way), admin.NormaliseReference(credit.Reference), credit.OperatorID, credit.Amount.Paise(),
 	).Scan(&before.OperatorID, &paise, &before.Reference, &at)
 	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
+		return before, false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look up the reference: %w", err)
+		return before, false, fmt.Errorf("look up the reference: %w", err)
 	}
 	before.Amount, before.At = money.Paise(paise), Time(sql.NullInt64{Int64: at, Valid: true})
-	return admin.SameCredit(before, credit, way)
+	return before, true, nil
 }
 
-// saveReference claims a reference for the wallet's last entry. The unique index decides,
-// not an earlier read: another operator's wallet has its own lock.
-func saveReference(tx Tx, way admin.ReferenceKind, credit admin.Credit) error {
+// saveReferences claims both references of a payment for the wallet's last entry. They are
+// claimed in order, so that two operators' top-ups do not wait for each other.
+func saveReferences(tx Tx, paid admin.TopUp, announced announcedPayment) error {
+	own, other := paid.Credit(), paid.Credit()
+	other.Reference = announced.other
+	if other.Reference != "" && admin.NormaliseReference(other.Reference) < admin.NormaliseReference(own.Reference) {
+		if err := saveReference(tx, admin.ReferenceTopUp, other, 1); err != nil {
+			return err
+		}
+		other.Reference = ""
+	}
+	if err := saveReference(tx, admin.ReferenceTopUp, own, 0); err != nil || other.Reference == "" {
+		return err
+	}
+	return saveReference(tx, admin.ReferenceTopUp, other, 1)
+}
+
+// saveReference claims a reference for the wallet's last entry; alias is 1 if the entry has
+// another one. The unique index decides, not an earlier read: another operator's wallet has
+// its own lock.
+func saveReference(tx Tx, way admin.ReferenceKind, credit admin.Credit, alias int) error {
 	kept, err := tx.Exec(`
-		INSERT INTO credited_references (way, normalised, copy, operator_id, seq, filled)
-		SELECT $1::text, $2::text, 0, operator_id, entries, 0 FROM wallets WHERE operator_id = $3
+		INSERT INTO credited_references (way, normalised, copy, operator_id, seq, filled, alias)
+		SELECT $1::text, $2::text, 0, operator_id, entries, 0, $4::int FROM wallets WHERE operator_id = $3
 		    ON CONFLICT DO NOTHING`,
-		string(way), admin.NormaliseReference(credit.Reference), credit.OperatorID)
+		string(way), admin.NormaliseReference(credit.Reference), credit.OperatorID, alias)
 	if err != nil {
 		return fmt.Errorf("save the reference: %w", err)
 	}

@@ -79,11 +79,13 @@ func release(tx Tx, l lapsed, wantsID bool) error {
 	}{
 		// Numbers are unique, and until the DELETE there are two rows.
 		{`UPDATE subscribers SET mobile = $2 WHERE id = $1`, []any{l.id, "moving " + id}},
-		{`INSERT INTO subscribers (id, operator_id, mobile, name, email, address, connection_type, expires_at, activated_at, renewed_at,
+		{`INSERT INTO subscribers (id, operator_id, mobile, name, email, area, address, box_number, notes, connection_type, expires_at, activated_at, renewed_at,
 		         last_provider_transaction, version, created_at)
-		  SELECT $2::text, operator_id, $3::text, name, email, address, connection_type, expires_at, activated_at, renewed_at,
+		  SELECT $2::text, operator_id, $3::text, name, email, area, address, box_number, notes, connection_type, expires_at, activated_at, renewed_at,
 		         last_provider_transaction, version + 1, created_at FROM subscribers WHERE id = $1`, []any{l.id, id, mobile}},
 		{`UPDATE cycles SET subscriber_id = $2 WHERE subscriber_id = $1`, []any{l.id, id}},
+		{`UPDATE contact_changes SET subscriber_id = $2 WHERE subscriber_id = $1`, []any{l.id, id}},
+		{`UPDATE contact_states SET subscriber_id = $2 WHERE subscriber_id = $1`, []any{l.id, id}},
 		{`UPDATE operations SET subscriber_id = $2 WHERE subscriber_id = $1 AND operator_id + 0 = $3`, []any{l.id, id, l.operatorID}},
 		{`DELETE FROM subscribers WHERE id = $1`, []any{l.id}},
 	} {

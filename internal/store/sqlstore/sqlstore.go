@@ -86,13 +86,18 @@ type Dialect struct {
 	// LatestPlanName is the plan's name in the row with the highest l.line of a group;
 	// max(l.line) is selected beside it.
 	LatestPlanName string
+	// OneNode: the store has one node at most.
+	OneNode bool
 	// Refused is the condition of the partial index on refused blocks of request_log.
 	Refused string
-	// TermSubscribers joins subscriber_terms t with its subscribers s, in the order of the
-	// terms. CurrentPlan joins the plan p that began last before ? and the open operation o
+	// JoinSubscribers joins a table t, such as subscriber_terms, with its subscribers s, in the
+	// order of the table. CurrentPlan joins the plan p that began last before ? and the open operation o
 	// of a subscriber s.
-	TermSubscribers, CurrentPlan string
+	JoinSubscribers, CurrentPlan string
 
+	// LiveNodes selects those of the reported nodes that run, and describes nodes of an older
+	// release, which do not report.
+	LiveNodes func(from Querier, reported []admin.NodeKeys, now time.Time) (live []admin.NodeKeys, older []string, err error)
 	// LockTable blocks other writers of a table until the commit.
 	LockTable func(tx Tx, table string) error
 	// LockMaintenance waits for the transactions that have found maintenance mode off, and

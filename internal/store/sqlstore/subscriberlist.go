@@ -8,60 +8,124 @@ import (
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
-// ListSubscribers reads a page of an operator's subscribers. The filter and the order decide
-// which table is read first.
+// ListSubscribers reads a page of an operator's subscribers. The source decides which table is read
+// first, and by which index.
 func (db *Store) ListSubscribers(ctx context.Context, q report.SubscriberQuery) ([]report.Subscriber, error) {
 	var stmt statement
-	switch {
-	case q.Status == report.InReview:
-		reviewedSubscribers(db.dialect, &stmt, q)
-	case len(q.Terms) > 0:
-		searchedSubscribers(db.dialect, &stmt, q)
-	case q.Order == report.ByName:
-		namedSubscribers(db.dialect, &stmt, q)
-	default:
-		expiringSubscribers(db.dialect, &stmt, q)
-	}
-	stmt.add(` LIMIT ?`, q.Limit)
-	if q.Status != report.InReview {
+	source := sourceOf(q)
+	subscriberRow(db.dialect, &stmt, source, q)
+	source.rows(&stmt, q)
+	addFilters(&stmt, source, q)
+	stmt.add(` ORDER BY `+source.order+` LIMIT ?`, q.Limit)
+	if q.Source != report.FromReview {
 		return page(ctx, db, stmt, readSubscriberRow)
 	}
 	rows, err := db.engine.Read(ctx).Query(stmt.text, stmt.args...)
 	return Collect(rows, err, readSubscriberRow)
 }
 
+// listSource is how a store reads a report.Source.
+type listSource struct {
+	table string // with the alias t, or subscribers s
+	term  string // the column that is the row's Term
+	order string
+	rows  func(stmt *statement, q report.SubscriberQuery) // adds WHERE with the range of rows
+}
+
+func sourceOf(q report.SubscriberQuery) listSource {
+	switch q.Source {
+	case report.FromTerms:
+		return listSource{`subscriber_terms t`, `t.term`, `t.term, t.subscriber_id`, termRows}
+	case report.FromNames:
+		return listSource{`subscriber_terms t`, `t.term`, `t.term, t.subscriber_id`, nameRows}
+	case report.FromArea, report.FromPlan:
+		return listSource{`subscriber_lists t`, `t.name`, `t.name, t.subscriber_id`, listRows}
+	case report.FromAreaByExpiry, report.FromPlanByExpiry:
+		return listSource{`subscriber_lists t`, `''`, expiryOrder(q, ` + 0`), sortedRows}
+	case report.FromReview:
+		// operator_id + 0 keeps the planner from the index by operator.
+		return listSource{`operations t`, `''`, `coalesce(s.expires_at, 0), s.id`, func(stmt *statement, q report.SubscriberQuery) {
+			stmt.add(` WHERE t.status = 'needs_review' AND t.operator_id + 0 = ? AND (coalesce(s.expires_at, 0), s.id) > (?, ?)`,
+				q.OperatorID, q.After.Number, q.After.ID)
+		}}
+	case report.FromPending:
+		// By s.id alone PostgreSQL would begin with the primary key.
+		return listSource{`subscribers s`, `''`, `s.expires_at, s.id`, func(stmt *statement, q report.SubscriberQuery) {
+			stmt.add(` WHERE s.operator_id = ? AND s.expires_at IS NULL AND s.id > ?`, q.OperatorID, q.After.ID)
+		}}
+	}
+	return listSource{`subscribers s`, `''`, expiryOrder(q, ``), expiryRows}
+}
+
 func readSubscriberRow(row Row) (report.Subscriber, error) {
 	var s report.Subscriber
 	var expires sql.NullInt64
 	var price int64
-	err := row.Scan(&s.Term, &s.ID, &s.Mobile, &s.Name, &expires, &s.PlanID, &s.PlanName, &price, &s.Open, &s.OpenTransaction)
+	err := row.Scan(&s.Term, &s.ID, &s.Mobile, &s.Name, &s.Area, &s.Address, &s.BoxNumber, &expires, &s.PlanID, &s.PlanName, &price, &s.Open, &s.OpenTransaction)
 	s.Expires, s.Price = Time(expires), money.Paise(price)
 	return s, err
 }
 
 // subscriberRow selects what is shown of a subscriber s, with the plan that began last
 // and the open operation.
-func subscriberRow(d *Dialect, stmt *statement, term, from string, q report.SubscriberQuery) {
-	stmt.add(`SELECT ` + term + `, s.id, s.mobile, s.name, s.expires_at, coalesce(p.id, ''), coalesce(p.name, ''), coalesce(p.price_paise, 0),
+func subscriberRow(d *Dialect, stmt *statement, source listSource, q report.SubscriberQuery) {
+	from := source.table
+	if from != `subscribers s` {
+		from += d.JoinSubscribers
+	}
+	stmt.add(`SELECT ` + source.term + `, s.id, s.mobile, s.name, s.area, s.address, s.box_number, s.expires_at, coalesce(p.id, ''), coalesce(p.name, ''), coalesce(p.price_paise, 0),
 		       coalesce(o.status, ''), coalesce(o.id, '') FROM ` + from)
 	stmt.add(d.CurrentPlan, q.Now.UnixMilli())
 }
 
-// addTerms adds the terms that the subscriber of a column must have. PostgreSQL would turn
+// addFilters adds what a subscriber s must have that the source does not have.
+func addFilters(stmt *statement, source listSource, q report.SubscriberQuery) {
+	terms := q.Terms
+	if q.Source == report.FromTerms {
+		terms = terms[1:]
+	}
+	if source.table != `subscribers s` {
+		stmt.add(` AND s.operator_id + 0 = ?`, q.OperatorID)
+	}
+	addTerms(stmt, `s.id`, terms)
+	addStatus(stmt, q)
+	if q.Area != "" && q.Source != report.FromArea {
+		stmt.add(` AND lower(s.area COLLATE "C") = ?`, q.Area)
+	}
+	if q.Plan != "" {
+		// With p.id = ? the planner could begin with all who have had the plan.
+		stmt.add(` AND coalesce(p.id, '') = ?`, q.Plan)
+	}
+}
+
+// addTerms adds the terms that a subscriber must have, whose id is in a column. PostgreSQL would turn
 // EXISTS into a join and begin with all subscribers that have the term; a subquery with
 // LIMIT is run only for the subscribers found so far.
-func addTerms(stmt *statement, who string, terms []string) {
+func addTerms(stmt *statement, idColumn string, terms []string) {
 	for _, term := range terms {
-		stmt.add(`
-		   AND (SELECT true FROM subscriber_terms e WHERE e.subscriber_id = `+who+` AND e.kind = 'word' AND e.term >= ? AND e.term < ? LIMIT 1)`,
-			term, report.AfterPrefix(term))
+		stmt.add(` AND (`)
+		hasTerm(stmt, idColumn, term)
+		if backwards, is := report.LastDigits(term); is {
+			stmt.add(` OR `)
+			hasTerm(stmt, idColumn, backwards)
+		}
+		stmt.add(`)`)
 	}
+}
+
+func hasTerm(stmt *statement, idColumn, prefix string) {
+	stmt.add(`(SELECT true FROM subscriber_terms e WHERE e.subscriber_id = `+idColumn+` AND e.kind = 'word' AND e.term >= ? AND e.term < ? LIMIT 1) IS NOT NULL`,
+		prefix, report.AfterPrefix(prefix))
 }
 
 // addStatus adds the status that a subscriber s must have.
 func addStatus(stmt *statement, q report.SubscriberQuery) {
+	if q.Source == report.FromExpiry {
+		return // it has the range
+	}
 	switch q.Status {
 	case report.Active:
 		stmt.add(` AND s.expires_at > ?`, q.Now.UnixMilli())
@@ -69,102 +133,170 @@ func addStatus(stmt *statement, q report.SubscriberQuery) {
 		stmt.add(` AND s.expires_at > ? AND s.expires_at <= ?`, q.Now.UnixMilli(), q.Until.UnixMilli())
 	case report.Expired:
 		stmt.add(` AND s.expires_at <= ?`, q.Now.UnixMilli())
+	case report.FallingDue:
+		stmt.add(` AND s.expires_at > ? AND s.expires_at <= ?`, q.From.UnixMilli(), q.Until.UnixMilli())
 	}
 }
 
-// reviewedSubscribers begins with the operations in review of all operators, which are few
-// and indexed. operator_id + 0 keeps the planner from the index by operator.
-func reviewedSubscribers(d *Dialect, stmt *statement, q report.SubscriberQuery) {
-	subscriberRow(d, stmt, `''`, `operations r `+d.OrderedJoin+` subscribers s ON s.id = r.subscriber_id`, q)
-	stmt.add(` WHERE r.status = 'needs_review' AND r.operator_id + 0 = ? AND s.operator_id + 0 = ? AND (coalesce(s.expires_at, 0), s.id) > (?, ?)`,
-		q.OperatorID, q.OperatorID, q.After.Number, q.After.ID)
-	addTerms(stmt, `s.id`, q.Terms)
-	stmt.add(` ORDER BY coalesce(s.expires_at, 0), s.id`)
-}
-
-// searchedSubscribers begins with the terms that have the first search term as a prefix. A
-// subscriber with several of them is found by the first only.
-func searchedSubscribers(d *Dialect, stmt *statement, q report.SubscriberQuery) {
-	subscriberRow(d, stmt, `t.term`, d.TermSubscribers, q)
-	termsWithin(stmt, q)
-	stmt.add(` AND s.operator_id + 0 = ?
-		   AND (SELECT true FROM subscriber_terms e WHERE e.subscriber_id = t.subscriber_id AND e.kind = 'word' AND e.term >= ? AND e.term < t.term LIMIT 1) IS NULL`,
-		q.OperatorID, q.Terms[0])
-	addTerms(stmt, `t.subscriber_id`, q.Terms[1:])
-	addStatus(stmt, q)
-	stmt.add(` ORDER BY t.term, t.subscriber_id`)
-}
-
-func namedSubscribers(d *Dialect, stmt *statement, q report.SubscriberQuery) {
-	subscriberRow(d, stmt, `t.term`, d.TermSubscribers, q)
-	termsWithin(stmt, q)
-	stmt.add(` AND s.operator_id + 0 = ?`, q.OperatorID)
-	addStatus(stmt, q)
-	stmt.add(` ORDER BY t.term, t.subscriber_id`)
-}
-
-// TermAtOffset finds the term at an offset, by an index alone.
-func (db *Store) TermAtOffset(ctx context.Context, q report.SubscriberQuery, many int) (last report.Cursor, found bool, err error) {
-	var stmt statement
-	stmt.add(`SELECT t.term, t.subscriber_id FROM subscriber_terms t`)
-	termsWithin(&stmt, q)
-	stmt.add(` ORDER BY t.term, t.subscriber_id LIMIT 1 OFFSET ?`, many)
-	cursors, err := page(ctx, db, stmt, func(row Row) (report.Cursor, error) {
-		var p report.Cursor
-		err := row.Scan(&p.Text, &p.ID)
-		return p, err
-	})
-	if err != nil || len(cursors) == 0 {
-		return last, false, err
+// termRows begins with the terms that have the value as a prefix. A subscriber with several of them
+// is found by the first only, and by digits at the end only if none begins with them.
+func termRows(stmt *statement, q report.SubscriberQuery) {
+	termRange(stmt, q)
+	stmt.add(`
+		   AND (SELECT true FROM subscriber_terms e WHERE e.subscriber_id = t.subscriber_id AND e.kind = 'word' AND e.term >= ? AND e.term < t.term LIMIT 1) IS NULL`, q.Value)
+	if q.Value != q.Terms[0] {
+		stmt.add(`
+		   AND (SELECT true FROM subscriber_terms e WHERE e.subscriber_id = t.subscriber_id AND e.kind = 'word' AND e.term >= ? AND e.term < ? LIMIT 1) IS NULL`,
+			q.Terms[0], report.AfterPrefix(q.Terms[0]))
 	}
-	return cursors[0], true, nil
 }
 
-// termsWithin selects the terms t of a page: those that begin with the search text, or the
-// names.
-func termsWithin(stmt *statement, q report.SubscriberQuery) {
-	if len(q.Terms) > 0 {
-		prefix := q.Terms[0]
-		if q.After.Text < prefix {
-			q.After = report.Cursor{Text: prefix}
-		}
-		stmt.add(` WHERE t.operator_id = ? AND t.kind = 'word' AND (t.term, t.subscriber_id) > (?, ?) AND t.term < ?`,
-			q.OperatorID, q.After.Text, q.After.ID, report.AfterPrefix(prefix))
-	} else {
-		stmt.add(` WHERE t.operator_id = ? AND t.kind = 'name' AND (t.term, t.subscriber_id) > (?, ?)`, q.OperatorID, q.After.Text, q.After.ID)
+func termRange(stmt *statement, q report.SubscriberQuery) {
+	if q.After.Text < q.Value {
+		q.After = report.Cursor{Text: q.Value}
 	}
+	stmt.add(` WHERE t.operator_id = ? AND t.kind = 'word' AND (t.term, t.subscriber_id) > (?, ?) AND t.term < ?`,
+		q.OperatorID, q.After.Text, q.After.ID, report.AfterPrefix(q.Value))
+	untilLast(stmt, `t.term`, q)
+}
+
+func nameRows(stmt *statement, q report.SubscriberQuery) {
+	stmt.add(` WHERE t.operator_id = ? AND t.kind = 'name' AND (t.term, t.subscriber_id) > (?, ?)`, q.OperatorID, q.After.Text, q.After.ID)
+	untilLast(stmt, `t.term`, q)
+}
+
+// listOf is the list that a source reads.
+var listOf = map[report.Source]string{
+	report.FromArea: "area", report.FromAreaByExpiry: "area", report.FromPlan: "plan", report.FromPlanByExpiry: "plan",
+}
+
+func listRows(stmt *statement, q report.SubscriberQuery) {
+	stmt.add(` WHERE t.operator_id = ? AND t.list = ? AND t.value = ? AND (t.name, t.subscriber_id) > (?, ?)`,
+		q.OperatorID, listOf[q.Source], q.Value, q.After.Text, q.After.ID)
+	untilLast(stmt, `t.name`, q)
+}
+
+func untilLast(stmt *statement, column string, q report.SubscriberQuery) {
 	if q.Last != (report.Cursor{}) {
-		stmt.add(` AND (t.term, t.subscriber_id) <= (?, ?)`, q.Last.Text, q.Last.ID)
+		stmt.add(` AND (`+column+`, t.subscriber_id) <= (?, ?)`, q.Last.Text, q.Last.ID)
 	}
 }
 
-func expiringSubscribers(d *Dialect, stmt *statement, q report.SubscriberQuery) {
-	subscriberRow(d, stmt, `''`, `subscribers s`, q)
-	// The bound is a cursor, too: a subscriber who expires now has expired.
-	bound := report.Cursor{Number: q.Now.UnixMilli(), ID: report.AfterPrefix("")}
-	from := q.After
+// sortedRows reads all of a list; the statement sorts it.
+func sortedRows(stmt *statement, q report.SubscriberQuery) {
+	stmt.add(` WHERE t.operator_id = ? AND t.list = ? AND t.value = ?`, q.OperatorID, listOf[q.Source], q.Value)
+	sign, from := direction(q)
+	if from != (report.Cursor{}) {
+		stmt.add(` AND (s.expires_at, s.id) `+sign+` (?, ?)`, from.Number, from.ID)
+	}
+	if q.Status == report.AnyStatus {
+		stmt.add(` AND s.expires_at IS NOT NULL`) // those follow from another source
+	}
+}
+
+// expiryOrder is the order by expiry. Where rows are sorted, what is added to the column keeps the
+// planner from beginning with all subscribers in that order.
+func expiryOrder(q report.SubscriberQuery, added string) string {
 	if q.Status == report.Expired {
+		return `s.expires_at` + added + ` DESC, s.id DESC`
+	}
+	return `s.expires_at` + added + `, s.id`
+}
+
+// direction is how rows follow a cursor by expiry, and the cursor that a page begins after. The bound
+// of a status is a cursor, too: a subscriber who expires now has expired.
+func direction(q report.SubscriberQuery) (sign string, from report.Cursor) {
+	from = q.After
+	bound := report.Cursor{Number: q.Now.UnixMilli(), ID: report.AfterPrefix("")}
+	switch q.Status {
+	case report.Expired:
 		if from == (report.Cursor{}) || from.Number > bound.Number {
 			from = bound
 		}
-		stmt.add(` WHERE s.operator_id = ? AND (s.expires_at, s.id) < (?, ?) ORDER BY s.expires_at DESC, s.id DESC`, q.OperatorID, from.Number, from.ID)
-		return
+		return `<`, from
+	case report.FallingDue:
+		bound.Number = q.From.UnixMilli()
+	case report.AnyStatus:
+		return `>`, from
 	}
-	if q.Status != report.AnyStatus && from.Number <= bound.Number {
+	if from.Number <= bound.Number && (from.Number < bound.Number || from.ID < bound.ID) {
 		from = bound
 	}
-	stmt.add(` WHERE s.operator_id = ? AND (s.expires_at, s.id) > (?, ?)`, q.OperatorID, from.Number, from.ID)
-	if q.Status == report.Expiring {
+	return `>`, from
+}
+
+func expiryRows(stmt *statement, q report.SubscriberQuery) {
+	sign, from := direction(q)
+	stmt.add(` WHERE s.operator_id = ? AND (s.expires_at, s.id) `+sign+` (?, ?)`, q.OperatorID, from.Number, from.ID)
+	if q.Status == report.Expiring || q.Status == report.FallingDue {
 		stmt.add(` AND s.expires_at <= ?`, q.Until.UnixMilli())
 	}
-	stmt.add(` ORDER BY s.expires_at, s.id`)
+	if q.Last != (report.Cursor{}) {
+		stmt.add(` AND (s.expires_at, s.id) `+sign+`= (?, ?)`, q.Last.Number, q.Last.ID)
+	}
+}
+
+// SubscriberAtOffset finds a row of a source at an offset, by an index alone.
+func (db *Store) SubscriberAtOffset(ctx context.Context, q report.SubscriberQuery, many int) (last report.Cursor, scanned int, more bool, err error) {
+	source := sourceOf(q)
+	rows := source.rows
+	if q.Source == report.FromTerms {
+		rows = termRange
+	}
+	number, text, id := `0`, source.term, `t.subscriber_id`
+	if q.Source == report.FromExpiry {
+		number, text, id = `s.expires_at`, `''`, `s.id`
+	}
+	var stmt, count statement
+	stmt.add(`SELECT ` + number + `, ` + text + `, ` + id + ` FROM ` + source.table)
+	rows(&stmt, q)
+	stmt.add(` ORDER BY `+source.order+` LIMIT 1 OFFSET ?`, many)
+	cursors, err := page(ctx, db, stmt, func(row Row) (report.Cursor, error) {
+		var p report.Cursor
+		err := row.Scan(&p.Number, &p.Text, &p.ID)
+		return p, err
+	})
+	if err != nil {
+		return last, 0, false, err
+	}
+	if len(cursors) > 0 {
+		return cursors[0], many, true, nil
+	}
+	count.add(`SELECT count(*) FROM ` + source.table)
+	rows(&count, q)
+	counts, err := page(ctx, db, count, func(row Row) (n int, err error) { return n, row.Scan(&n) })
+	if err != nil || len(counts) == 0 {
+		return last, 0, false, err
+	}
+	return last, counts[0], false, nil
+}
+
+// SubscriberAreas lists an operator's areas, each by one search of the index for the next one.
+func (db *Store) SubscriberAreas(ctx context.Context, operatorID int64, limit int) ([]string, error) {
+	rows, err := db.engine.Read(ctx).Query(`
+		WITH RECURSIVE areas (value) AS (
+		     SELECT (SELECT value FROM subscriber_lists WHERE operator_id = $1 AND list = 'area' ORDER BY value LIMIT 1)
+		      UNION ALL
+		     SELECT (SELECT l.value FROM subscriber_lists l WHERE l.operator_id = $1 AND l.list = 'area' AND l.value > areas.value ORDER BY l.value LIMIT 1)
+		       FROM areas WHERE areas.value IS NOT NULL)
+		SELECT (SELECT s.area FROM subscribers s WHERE s.id = (
+		        SELECT l.subscriber_id FROM subscriber_lists l
+		         WHERE l.operator_id = $1 AND l.list = 'area' AND l.value = areas.value ORDER BY l.name, l.subscriber_id LIMIT 1))
+		  FROM areas WHERE areas.value IS NOT NULL LIMIT $2`, operatorID, limit)
+	return Collect(rows, err, func(row Row) (area string, err error) { return area, row.Scan(&area) })
+}
+
+// PlanNames lists all plans by name.
+func (db *Store) PlanNames(ctx context.Context) ([]report.PlanName, error) {
+	rows, err := db.engine.Read(ctx).Query(`SELECT id, name FROM plans ORDER BY lower(name COLLATE "C"), id COLLATE "C"`)
+	return Collect(rows, err, func(row Row) (p report.PlanName, err error) { return p, row.Scan(&p.ID, &p.Name) })
 }
 
 // CountSubscribers counts an operator's subscribers, each once: the ranges of expiries do not
 // overlap.
 func (db *Store) CountSubscribers(ctx context.Context, operatorID int64, now time.Time) (report.SubscriberCounts, error) {
 	var pending, expired, in3, in7, in15, later int
-	at := func(days int) int64 { return now.Add(time.Duration(days) * 24 * time.Hour).UnixMilli() }
+	at := func(days int) int64 { return subscription.LastWithin(days, now).UnixMilli() }
 	err := db.engine.Read(ctx).QueryRow(`
 		SELECT (SELECT count(*) FROM subscribers WHERE operator_id = $1 AND expires_at IS NULL),
 		       (SELECT count(*) FROM subscribers WHERE operator_id = $1 AND expires_at <= $2),
@@ -172,7 +304,7 @@ func (db *Store) CountSubscribers(ctx context.Context, operatorID int64, now tim
 		       (SELECT count(*) FROM subscribers WHERE operator_id = $1 AND expires_at > $3 AND expires_at <= $4),
 		       (SELECT count(*) FROM subscribers WHERE operator_id = $1 AND expires_at > $4 AND expires_at <= $5),
 		       (SELECT count(*) FROM subscribers WHERE operator_id = $1 AND expires_at > $5)`,
-		operatorID, at(0), at(3), at(7), at(15)).Scan(&pending, &expired, &in3, &in7, &in15, &later)
+		operatorID, now.UnixMilli(), at(3), at(7), at(15)).Scan(&pending, &expired, &in3, &in7, &in15, &later)
 	return report.SubscriberCounts{
 		All: pending + expired + in3 + in7 + in15 + later, Active: in3 + in7 + in15 + later, Expired: expired,
 		In3: in3, In7: in3 + in7, In15: in3 + in7 + in15,

@@ -32,10 +32,11 @@ func topUp(tx Tx, action admin.StaffAction, paid admin.TopUp) (wallet subscripti
 	if err != nil {
 		return before, false, err
 	}
-	if known, err := sameTopUp(tx, paid); known || err != nil {
+	announced, known, err := checkTopUp(tx, paid)
+	if known || err != nil {
 		return before, false, err
 	}
-	if err := refuseProposed(tx, action, paid); err != nil {
+	if err := refuseProposed(tx, action, paid, announced); err != nil {
 		return before, false, err
 	}
 	if before.Balance.Add(before.Held).Add(paid.Amount).Paise() > money.Max {
@@ -47,35 +48,62 @@ func topUp(tx Tx, action admin.StaffAction, paid admin.TopUp) (wallet subscripti
 	}); err != nil {
 		return before, false, err
 	}
-	if err := saveReference(tx, admin.ReferenceTopUp, paid.Credit()); err != nil {
+	if err := saveReferences(tx, paid, announced); err != nil {
+		return before, false, err
+	}
+	if err := creditAnnouncement(tx, action, paid, announced); err != nil {
 		return before, false, err
 	}
 	if wallet, err = walletOf(tx, paid.OperatorID); err != nil {
 		return wallet, false, err
 	}
 	subject := fmt.Sprintf("wallet of lco %d, reference %s", paid.OperatorID, paid.Reference)
-	return wallet, true, logAction(tx, action, paid.OperatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
+	after := admin.WalletState(wallet)
+	if announced.code != "" {
+		after["announcement"] = announced.code
+	}
+	return wallet, true, logAction(tx, action, paid.OperatorID, subject, admin.WalletState(before), after)
 }
 
-// sameTopUp distinguishes a repeated top-up from another payment with a used reference. One
-// that an older binary has just credited has no normalised reference, and is found by the
-// reference as it was typed.
-func sameTopUp(tx Tx, topUp admin.TopUp) (bool, error) {
-	if known, err := creditedBefore(tx, admin.ReferenceTopUp, topUp.Credit()); known || err != nil {
-		return known, err
+// checkTopUp finds the open announcement of a payment and reports whether the payment was
+// credited before under this reference. One that was credited under its other reference is
+// refused.
+func checkTopUp(tx Tx, paid admin.TopUp) (announced announcedPayment, known bool, err error) {
+	before, found, err := creditOf(tx, paid)
+	if err == nil && found {
+		known, err = admin.SameCredit(before, paid.Credit(), admin.ReferenceTopUp)
 	}
-	before := topUp.Credit()
+	if found || err != nil {
+		return announced, known, err
+	}
+	if announced, err = announcementOf(tx, paid.OperatorID, paid.Reference); announced.other == "" || err != nil {
+		return announced, false, err
+	}
+	before, found, err = creditOf(tx, admin.TopUp{OperatorID: paid.OperatorID, Amount: paid.Amount, Reference: announced.other})
+	if err == nil && found {
+		err = admin.RefuseCreditedAs(paid.Reference, before)
+	}
+	return announced, false, err
+}
+
+// creditOf finds the top-up that has used a reference. One that an older binary has just
+// credited has no normalised reference, and is found by the reference as it was typed.
+func creditOf(tx Tx, topUp admin.TopUp) (before admin.Credit, found bool, err error) {
+	if before, found, err = creditUnder(tx, admin.ReferenceTopUp, topUp.Credit()); found || err != nil {
+		return before, found, err
+	}
+	before = topUp.Credit()
 	var paise, at int64
-	err := tx.QueryRow(`SELECT amount_paise, created_at FROM wallet_entries WHERE operator_id = $1 AND reference = $2`,
+	err = tx.QueryRow(`SELECT amount_paise, created_at FROM wallet_entries WHERE operator_id = $1 AND reference = $2`,
 		topUp.OperatorID, topUp.Reference).Scan(&paise, &at)
 	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
+		return before, false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look up the reference: %w", err)
+		return before, false, fmt.Errorf("look up the reference: %w", err)
 	}
 	before.Amount, before.At = money.Paise(paise), Time(sql.NullInt64{Int64: at, Valid: true})
-	return admin.SameCredit(before, topUp.Credit(), admin.ReferenceTopUp)
+	return before, true, nil
 }
 
 // Adjust corrects a wallet manually. Holds are not changed, so the balance without them
@@ -122,7 +150,7 @@ func adjust(tx Tx, action admin.StaffAction, a admin.Adjustment) (wallet subscri
 		if err != nil {
 			return before, false, fmt.Errorf("save the reference: %w", err)
 		}
-		if err := saveReference(tx, admin.ReferenceAdjustment, a.Credit()); err != nil {
+		if err := saveReference(tx, admin.ReferenceAdjustment, a.Credit(), 0); err != nil {
 			return before, false, err
 		}
 	}
@@ -133,7 +161,7 @@ func adjust(tx Tx, action admin.StaffAction, a admin.Adjustment) (wallet subscri
 	return wallet, true, logAction(tx, action, a.OperatorID, subject, admin.WalletState(before), admin.WalletState(wallet))
 }
 
-// sameAdjustment is sameTopUp for adjustments.
+// sameAdjustment distinguishes a repeated adjustment from another one with a used reference.
 func sameAdjustment(tx Tx, a admin.Adjustment) (bool, error) {
 	if a.Reference == "" {
 		return false, nil
@@ -156,13 +184,15 @@ func sameAdjustment(tx Tx, a admin.Adjustment) (bool, error) {
 	return admin.SameCredit(before, a.Credit(), admin.ReferenceAdjustment)
 }
 
-// movement is money that staff move, in or out.
+// movement is money that staff move, in or out. operationID is the operation whose charge goes back; empty
+// for other movements.
 type movement struct {
 	operatorID  int64
 	kind        string
 	amount      money.Amount
 	reference   string
 	description string
+	operationID string
 }
 
 // moveMoney writes a movement to the wallet, its entries and the ledger.
@@ -171,7 +201,8 @@ func moveMoney(tx Tx, action admin.StaffAction, m movement) error {
 	err := tx.QueryRow(`
 		UPDATE wallets
 		   SET balance_paise = balance_paise + $2, ledger_paise = ledger_paise + $2,
-		       entries = entries + 1, ledger_lines = ledger_lines + 1
+		       entries = entries + 1, ledger_lines = ledger_lines + 1,
+		       receipt_lines = receipt_lines + CASE WHEN receipt_lines = ledger_lines THEN 1 ELSE 0 END
 		 WHERE operator_id = $1
 		RETURNING balance_paise, ledger_paise, entries, ledger_lines`,
 		m.operatorID, m.amount.Paise()).Scan(&balance, &ledgerSum, &seq, &line)
@@ -179,9 +210,9 @@ func moveMoney(tx Tx, action admin.StaffAction, m movement) error {
 		return fmt.Errorf("update the wallet: %w", err)
 	}
 	_, err = tx.Exec(`
-		INSERT INTO wallet_entries (operator_id, seq, kind, amount_paise, balance_after, reference, actor, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		m.operatorID, seq, m.kind, m.amount.Paise(), balance, NullString(m.reference), action.Actor, action.At.UnixMilli())
+		INSERT INTO wallet_entries (operator_id, seq, kind, amount_paise, balance_after, reference, operation_id, actor, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		m.operatorID, seq, m.kind, m.amount.Paise(), balance, NullString(m.reference), NullString(m.operationID), action.Actor, action.At.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("write the wallet entry: %w", err)
 	}
@@ -190,9 +221,9 @@ func moveMoney(tx Tx, action admin.StaffAction, m movement) error {
 		kind, size = "debit", m.amount.Neg()
 	}
 	_, err = tx.Exec(`
-		INSERT INTO ledger (operator_id, line, kind, amount_paise, balance_after, description, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-		m.operatorID, line, kind, size.Paise(), ledgerSum, m.description, action.At.UnixMilli())
+		INSERT INTO ledger (operator_id, line, kind, amount_paise, balance_after, description, reversal_of, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		m.operatorID, line, kind, size.Paise(), ledgerSum, m.description, NullString(m.operationID), action.At.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("write the ledger line: %w", err)
 	}

@@ -209,7 +209,7 @@ func soleSponsorsRefused(h *harness) {
 		_, err := sponsorship.give(asha, h, maker)
 		s.must(err)
 		p := s.proposedBy(maker, later, sponsorship.what)
-		s.cannotApprove("asha", p, later, "you gave "+maker+" access without a second person")
+		s.cannotApprove("asha", p, later, "you gave "+maker+" access without a second approval")
 		s.createLogin("third", admin.Finance)
 		s.canApprove("third", p, later)
 	}
@@ -248,7 +248,7 @@ func siblingsRefused(h *harness) {
 		s.Fatalf("%+v; want it done at once: no one may approve for boss", outcome)
 	}
 	s.cannotApprove("grandchild", s.proposedBy("asha", later, "down"), later, "asha created your login")
-	s.cannotApprove("asha", s.proposedBy("grandchild", later, "up"), later, "you gave grandchild access without a second person")
+	s.cannotApprove("asha", s.proposedBy("grandchild", later, "up"), later, "you gave grandchild access without a second approval")
 	s.cannotApprove("grandchild", s.proposedBy("two", later, "aside"), later, "both come from asha alone")
 	// A viewer created by one person stays that person's, even with a higher role
 	// later.

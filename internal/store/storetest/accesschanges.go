@@ -219,7 +219,7 @@ func createdAtOnce(h *harness) {
 	})
 	s.cannotApprove("boss-001", s.proposedBy("boss-000", later, "one"), later, "both come from asha alone")
 	s.cannotApprove("boss-000", s.proposedBy("asha", later, "two"), later, "asha created your login")
-	s.cannotApprove("asha", s.proposedBy("boss-001", later, "three"), later, "without a second person")
+	s.cannotApprove("asha", s.proposedBy("boss-001", later, "three"), later, "without a second approval")
 }
 
 func makersLapse(h *harness) {

@@ -38,6 +38,7 @@ func (h *harness) bulkDraft(operator subscription.Operator, id string, rows int)
 		all = append(all, bulk.Row{
 			Number: n, Line: n + 1, SubscriberID: fmt.Sprintf("%06d", n), Mobile: fmt.Sprintf("98%08d", n), CustomerName: "Asha", PlanID: "BASIC-1",
 			Kind: operation.Renew, IdempotencyKey: fmt.Sprintf("bulk-%s-%d", id, n), Quoted: rupees("199"), ExpiryQuoted: noon.Add(time.Hour), State: bulk.RowQueued,
+			NotRenewedSince: noon.Add(-time.Duration(n-1) * time.Hour),
 		})
 	}
 	h.must(h.SaveBulkJob(h.Context(), job, all))
@@ -132,6 +133,16 @@ func bulkReadBack(h *harness) {
 	}
 	if listed, err := h.BulkJobs(h.Context(), operator.ID, 10); err != nil || len(listed) != 0 {
 		h.Errorf("drafts are listed: %v, %v", listed, err)
+	}
+	for _, row := range []struct {
+		operator int64
+		since    time.Time
+		want     int
+	}{{operator.ID, noon.Add(-time.Minute), 1}, {operator.ID, noon.Add(time.Minute), 0}, {other.ID, noon.Add(-time.Minute), 0}} {
+		drafts, err := h.BulkDrafts(h.Context(), row.operator, row.since, 10)
+		if err != nil || len(drafts) != row.want || row.want > 0 && drafts[0].Progress.Rows != len(kept) {
+			h.Errorf("drafts of operator %d since %v: %+v, %v; want %d", row.operator, row.since, drafts, err, row.want)
+		}
 	}
 	// Another operator may have a job with the same id.
 	h.bulkStarted(other, "JOB-1", 1)

@@ -194,6 +194,8 @@ func (h *harness) deletedFixture() (gone, other *fixture) {
 	gone = h.fixture("597")
 	gone.subscriber("100001", "9800000001")
 	gone.subscriber("100002", "9800000002")
+	_, err := gone.contactEdit("100001", 0, operation.Contact{Name: "Asha", Area: "Sector 4"})
+	gone.must(err)
 	gone.settle(gone.reserve(gone.renewal("renewed", "100001")), operation.Success)
 	gone.must(gone.DeleteOperator(gone.Context(), staffAction("lco delete"), gone.operator.ID))
 	other = &fixture{harness: h, operator: h.operator("other"), plan: gone.plan, sold: 100}

@@ -79,7 +79,7 @@ func (h *harness) commissionLines(q admin.ListQuery) []string {
 	h.Helper()
 	return paged(h, func(limit int, last *admin.CommissionEntry) ([]admin.CommissionEntry, error) {
 		if q.Limit = limit; last != nil {
-			q.After = admin.Cursor{At: last.BegunAt, ID: last.TransactionID}
+			q.After = last.Cursor()
 		}
 		return h.CommissionPage(h.Context(), q)
 	}, commissionID)
@@ -109,7 +109,7 @@ func (h *harness) subscriberLines(q admin.ListQuery) []string {
 }
 
 func ledgerID(e admin.LedgerEntry) string         { return fmt.Sprint(e.ID, e.Description) }
-func commissionID(c admin.CommissionEntry) string { return c.TransactionID }
+func commissionID(c admin.CommissionEntry) string { return c.Cursor().ID }
 func operationID(o operation.Operation) string    { return o.ID }
 
 func listPages(h *harness) {

@@ -35,7 +35,7 @@ func (h *harness) maintenanceOn() {
 
 func (h *harness) maintenanceOff() {
 	h.Helper()
-	_, err := h.EndMaintenance(h.Context(), maintenanceAct(admin.MaintenanceOff, noon, ""), false)
+	_, err := h.EndMaintenance(h.Context(), maintenanceAct(admin.MaintenanceOff, noon, ""), false, false)
 	h.must(err)
 }
 
@@ -43,7 +43,7 @@ func maintenanceSwitched(h *harness) {
 	if mode, err := h.Maintenance(h.Context()); err != nil || mode.On {
 		h.Fatalf("a new store has %+v, %v", mode, err)
 	}
-	if ended, err := h.EndMaintenance(h.Context(), maintenanceAct(admin.MaintenanceOff, noon, ""), false); err != nil || ended {
+	if ended, err := h.EndMaintenance(h.Context(), maintenanceAct(admin.MaintenanceOff, noon, ""), false, false); err != nil || ended {
 		h.Errorf("switched off while off: %v, %v", ended, err)
 	}
 	h.maintenanceOn()
@@ -56,7 +56,7 @@ func maintenanceSwitched(h *harness) {
 	if mode, err := h.Maintenance(h.Context()); err != nil || mode != want {
 		h.Errorf("it is %+v, %v; want %+v", mode, err, want)
 	}
-	ended, err := h.EndMaintenance(h.Context(), maintenanceAct(admin.MaintenanceOff, noon, "compared"), true)
+	ended, err := h.EndMaintenance(h.Context(), maintenanceAct(admin.MaintenanceOff, noon, "compared"), true, false)
 	if err != nil || !ended {
 		h.Fatalf("switched off %v, %v", ended, err)
 	}

@@ -15,8 +15,10 @@ import (
 	"github.com/coaxhq/coax/internal/integrity"
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/receipt"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/requestlog"
+	"github.com/coaxhq/coax/internal/retention"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -44,14 +46,14 @@ func CallEveryMethod(t *testing.T, store Store, b FilledStore) {
 	w.must(err)
 	w.prepare()
 	known := []string{}
-	for _, methodCall := range slices.Concat(methodCalls, loginCalls, reportCalls) {
+	for _, methodCall := range slices.Concat(methodCalls, loginCalls, reportCalls, paymentCalls, receiptCalls) {
 		known = append(known, methodCall.method)
 		methodCall.run(w)
 	}
 	for _, iface := range []reflect.Type{
 		reflect.TypeFor[access.Store](), reflect.TypeFor[catalogue.Store](), reflect.TypeFor[operation.ReviewStore](),
 		reflect.TypeFor[login.Store](), reflect.TypeFor[requestlog.Store](), reflect.TypeFor[bulk.Store](), reflect.TypeFor[report.Store](),
-		reflect.TypeFor[integrity.Store](),
+		reflect.TypeFor[integrity.Store](), reflect.TypeFor[retention.Store](), reflect.TypeFor[admin.StatementStore](), reflect.TypeFor[receipt.Store](),
 	} {
 		for i := range iface.NumMethod() {
 			if name := iface.Method(i).Name; !slices.Contains(known, name) {
@@ -62,7 +64,7 @@ func CallEveryMethod(t *testing.T, store Store, b FilledStore) {
 }
 
 // SubscribersNeeded is how many subscribers CallEveryMethod needs, of either operator.
-const SubscribersNeeded = 16 + 2*concurrentCalls
+const SubscribersNeeded = 28 + 2*concurrentCalls
 
 // concurrentCalls is how many calls run concurrently, so that stores that batch writes
 // do.
@@ -76,6 +78,7 @@ type methodCaller struct {
 	record access.Record
 	used   int
 	logins int
+	paid   bool // see paymentWalk
 }
 
 // methodCall calls a method of a store, in all its variants.
@@ -90,10 +93,18 @@ var methodCalls = []methodCall{
 	{"PurgeAdmissions", func(w *methodCaller) {
 		w.must(first(w.PurgeAdmissions(w.Context(), w.filled.Now, subscription.RateWindowAt(w.filled.Now), 10)))
 	}},
-	{"SellablePlans", func(w *methodCaller) { w.must(first(w.SellablePlans(w.Context()))) }},
+	{"SellablePlans", func(w *methodCaller) { w.must(second(w.SellablePlans(w.Context(), "simulator"))) }},
 	{"Compared", func(w *methodCaller) { w.must(second(w.Compared(w.Context(), "simulator"))) }},
 	{"RecordFailure", func(w *methodCaller) { w.must(w.RecordFailure(w.Context(), "simulator", "no answer", w.filled.Now)) }},
 	{"RecordComparison", (*methodCaller).comparison},
+	{"AdoptedByKey", func(w *methodCaller) {
+		w.must(second(w.AdoptedByKey(w.Context(), w.filled.OperatorID, []string{"adopted/a", "adopted/b"})))
+	}},
+	{"ClaimAdopted", func(w *methodCaller) {
+		if _, err := w.ClaimAdopted(w.Context(), operation.KeyClaim{OperationID: "CX-nobody's", Adopted: "adopted/a", Fingerprint: operation.Fingerprint{Sum: []byte{1}}}); err == nil {
+			w.Error("an operation that is not there was claimed")
+		}
+	}},
 	{"OperationByKey", func(w *methodCaller) { w.must(second(w.OperationByKey(w.Context(), w.filled.OperatorID, "nobody's"))) }},
 	{"OperationByID", func(w *methodCaller) { w.must(second(w.OperationByID(w.Context(), w.filled.OperatorID, "nobody's"))) }},
 	{"SubscriptionOf", (*methodCaller).lookups},
@@ -107,16 +118,22 @@ var methodCalls = []methodCall{
 	{"ClaimReviews", (*methodCaller).reviews},
 	{"Postpone", (*methodCaller).postponement},
 	{"CountOverdueReviews", func(w *methodCaller) { w.must(first(w.CountOverdueReviews(w.Context(), w.filled.Now))) }},
+	{"Holds", func(w *methodCaller) { w.must(first(w.Holds(w.Context()))) }},
 	{"ClaimAddons", (*methodCaller).addons},
 	{"SettleAddon", (*methodCaller).addonSettlement},
 	{"ClaimLateChecks", (*methodCaller).lateChecks},
 	{"CloseLateCheck", (*methodCaller).lateCheckClosed},
+	{"ClaimReversals", (*methodCaller).reversals},
+	{"SettleReversal", (*methodCaller).reversals},
+	{"PendingReversal", func(w *methodCaller) { w.must(second(w.PendingReversal(w.Context(), "nobody's"))) }},
 	{"RecordRequests", (*methodCaller).requests},
 	{"RequestBlocks", (*methodCaller).requestSearch},
 	{"RequestBlock", func(w *methodCaller) { w.must(second(w.RequestBlock(w.Context(), w.filled.OperatorID, 1))) }},
 	{"LastKeyUses", func(w *methodCaller) { w.must(first(w.LastKeyUses(w.Context(), w.filled.OperatorID))) }},
 	{"PurgeRequests", func(w *methodCaller) { w.must(first(w.PurgeRequests(w.Context(), w.filled.Now.Add(time.Minute), 10))) }},
 	{"FindAuditEntries", (*methodCaller).auditSearch},
+	{"OperationsByID", func(w *methodCaller) { w.must(first(w.OperationsByID(w.Context(), []string{"CX-1", "CX-2"}))) }},
+	{"SubscriberNames", func(w *methodCaller) { w.must(first(w.SubscriberNames(w.Context(), []string{"100001", "100002"}))) }},
 	{"AuditEntryByVoucher", func(w *methodCaller) { w.must(second(w.AuditEntryByVoucher(w.Context(), "AAAA2222BBBB"))) }},
 	{"SaveBulkJob", (*methodCaller).bulkDrafts},
 	{"StartBulkJob", (*methodCaller).bulkStart},
@@ -131,8 +148,14 @@ var methodCalls = []methodCall{
 	{"SettleBulkRow", (*methodCaller).bulkWork},
 	{"ReleaseBulkJob", (*methodCaller).bulkWork},
 	{"BulkJob", func(w *methodCaller) { w.must(second(w.BulkJob(w.Context(), w.filled.OperatorID, startedJob))) }},
+	{"BulkDrafts", func(w *methodCaller) {
+		w.must(first(w.BulkDrafts(w.Context(), w.filled.OperatorID, w.filled.Now.Add(-time.Hour), 20)))
+	}},
 	{"BulkJobs", func(w *methodCaller) { w.must(first(w.BulkJobs(w.Context(), w.filled.OperatorID, 20))) }},
 	{"BulkRows", (*methodCaller).bulkRows},
+	{"RecentlyRenewedRows", func(w *methodCaller) {
+		w.must(first(w.RecentlyRenewedRows(w.Context(), w.filled.OperatorID, startedJob, w.filled.Now.Add(-oneDay))))
+	}},
 	{"OrphanedBulkRows", func(w *methodCaller) {
 		w.must(first(w.OrphanedBulkRows(w.Context(), w.filled.OperatorID, startedJob, 10)))
 	}},
@@ -152,6 +175,12 @@ var methodCalls = []methodCall{
 	{"LedgerLinesFrom", (*methodCaller).digests},
 	{"WalletEntriesFrom", (*methodCaller).digests},
 	{"AddDigests", (*methodCaller).digests},
+	{"RemoveOperationRows", func(w *methodCaller) {
+		for _, what := range []retention.What{retention.ProviderCalls, retention.OperationEvents} {
+			w.must(first(w.RemoveOperationRows(w.Context(), what, w.filled.Now.Add(time.Hour), w.filled.Now.Add(time.Hour), 20)))
+		}
+	}},
+	{"RemoveBulkJob", (*methodCaller).bulkRemoval},
 	{"IntegrityHead", func(w *methodCaller) { w.must(first(w.IntegrityHead(w.Context()))) }},
 	{"Wallet", func(w *methodCaller) { w.must(first(w.Wallet(w.Context(), w.filled.OperatorID))) }},
 }
@@ -168,7 +197,7 @@ func (w *methodCaller) must(err error) {
 
 func (w *methodCaller) prepare() {
 	w.Helper()
-	plans, err := w.SellablePlans(w.Context())
+	plans, _, err := w.SellablePlans(w.Context(), "simulator")
 	if err != nil || len(plans) == 0 || len(w.filled.Subscribers) < SubscribersNeeded || len(w.filled.OtherSubscribers) < SubscribersNeeded {
 		w.Fatalf("%d plans (%v) and %d subscribers are too few", len(plans), err, len(w.filled.Subscribers))
 	}
@@ -446,6 +475,45 @@ func (w *methodCaller) lateCheckClosed() {
 		Calls:     []operation.ProviderCall{{Reference: op.ID, What: "void", AskedAt: w.filled.Now, AnsweredAt: w.filled.Now}},
 		Exception: &operation.Exception{OperationID: op.ID, Kind: operation.LateSuccess, Detail: "late", At: w.filled.Now},
 	}))
+}
+
+// reversals asks for reversals with every outcome, and of an activation.
+func (w *methodCaller) reversals() {
+	for i, state := range []operation.ReversalState{operation.Reversed, operation.ReversalRefused, operation.ReversalAsked, operation.Reversed} {
+		kind := operation.Renew
+		if i == 3 {
+			kind = operation.Activate
+		}
+		op := w.settle(w.reserve(w.draft(kind)), operation.Success, nil)
+		action := staffAction(string(admin.OperationReverse))
+		action.At = w.filled.Now.Add(time.Second)
+		r, err := w.RequestReversal(w.Context(), action, admin.ReversalRequest{TransactionID: op.ID, Reference: "RV" + op.ID, MaxAge: time.Hour})
+		w.must(err)
+		c := w.claim()
+		c.Now = action.At
+		if claimed, err := w.ClaimReversals(w.Context(), c); err != nil || len(claimed) != 1 {
+			w.Fatalf("%d reversals were claimed: %v", len(claimed), err)
+		}
+		answer := reversalAnswer(r, state)
+		answer.At, answer.NextAt = action.At, action.At.Add(time.Hour)
+		answer.Calls[0].Reply.Mismatch = state.Open()
+		w.must(w.SettleReversal(w.Context(), answer))
+		if state.Open() {
+			w.contradicted(r, action, answer.At)
+		}
+	}
+}
+
+// contradicted settles a reversal as not undone, which the provider contradicts when it is told.
+func (w *methodCaller) contradicted(r operation.Reversal, action admin.StaffAction, at time.Time) {
+	action.Action, action.At = string(admin.ReversalSettle), at
+	w.must(first(w.SettleReversalByReview(w.Context(), action, admin.ReversalSettlement{Reference: r.Reference})))
+	c := w.claim()
+	c.Now = at
+	if claimed, err := w.ClaimReversals(w.Context(), c); err != nil || len(claimed) != 1 {
+		w.Fatalf("%d reversals were claimed: %v", len(claimed), err)
+	}
+	w.must(w.SettleReversal(w.Context(), voidAnswer(r, operation.Reversed)))
 }
 
 // requests logs calls, also of keys that were used before.

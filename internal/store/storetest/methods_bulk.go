@@ -89,3 +89,16 @@ func (w *methodCaller) bulkRows() {
 		w.must(first(w.BulkRows(w.Context(), w.filled.OperatorID, startedJob, bulk.Page{State: state, Limit: 10})))
 	}
 }
+
+// bulkRemoval removes a job that was cancelled before it began.
+func (w *methodCaller) bulkRemoval() {
+	job := bulk.Job{OperatorID: w.filled.OperatorID, ID: "WALK-OLD", Actor: "web:asha", State: bulk.Draft, CreatedAt: w.filled.Now}
+	w.must(w.SaveBulkJob(w.Context(), job, []bulk.Row{{
+		Number: 1, SubscriberID: w.filled.Subscribers[1], PlanID: w.plan.ID, Kind: operation.Renew, IdempotencyKey: "bulk-old", State: bulk.RowQueued,
+	}}))
+	w.must(first(w.CancelBulkJob(w.Context(), w.filled.OperatorID, job.ID, w.filled.Now)))
+	removed, err := w.RemoveBulkJob(w.Context(), w.filled.Now.Add(time.Hour), w.filled.Now.Add(time.Hour))
+	if err != nil || removed.Rows == 0 {
+		w.Fatalf("removed %+v, %v", removed, err)
+	}
+}

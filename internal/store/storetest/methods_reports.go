@@ -1,21 +1,35 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // reportCalls are the methods of pages, with all their filters.
 var reportCalls = []methodCall{
 	{"Wallet", func(w *methodCaller) { w.must(first(w.Wallet(w.Context(), w.filled.OperatorID))) }},
 	{"ListSubscribers", (*methodCaller).subscriberLists},
-	{"TermAtOffset", func(w *methodCaller) {
-		for _, terms := range [][]string{nil, {"98"}} {
-			w.must(second(w.TermAtOffset(w.Context(), report.SubscriberQuery{OperatorID: w.filled.OperatorID, Terms: terms}, 20)))
-		}
+	{"SubscriberAtOffset", func(w *methodCaller) { w.eachSource(func(report.SubscriberQuery) {}) }},
+	{"ChangeContact", func(w *methodCaller) {
+		id := w.filled.Subscribers[0]
+		record, _, err := w.Contact(w.Context(), w.filled.OperatorID, id, 10)
+		w.must(err)
+		action := admin.StaffAction{Actor: "web:ravi", Action: admin.CustomerContactChange, At: w.filled.Now}
+		record.Contact.Area, record.Contact.BoxNumber = "Lake Road", "STB-1"
+		version, err := w.ChangeContact(w.Context(), action, admin.ContactEdit{OperatorID: w.filled.OperatorID, SubscriberID: id, Seen: record.Version, Contact: record.Contact})
+		w.must(err)
+		w.must(w.SetContactState(w.Context(), id, version, admin.ContactTold, "", w.filled.Now))
 	}},
+	{"BoxHolder", func(w *methodCaller) {
+		w.must(second(w.BoxHolder(w.Context(), admin.BoxQuery{OperatorID: w.filled.OperatorID, BoxNumber: "STB-1"})))
+	}},
+	{"SubscriberAreas", func(w *methodCaller) { w.must(first(w.SubscriberAreas(w.Context(), w.filled.OperatorID, 10))) }},
+	{"PlanNames", func(w *methodCaller) { w.must(first(w.PlanNames(w.Context()))) }},
 	{"CountSubscribers", func(w *methodCaller) {
 		w.must(first(w.CountSubscribers(w.Context(), w.filled.OperatorID, w.filled.Now)))
 	}},
@@ -41,7 +55,24 @@ var reportCalls = []methodCall{
 			q.OperatorID = w.filled.OperatorID
 			w.must(second(w.OperationAtOffset(w.Context(), q, 20)))
 		}
+		w.must(second(w.OperationAtOffset(w.Context(), report.OperationQuery{AllOperators: true}, 20)))
 	}},
+	{"OperationsNamed", func(w *methodCaller) {
+		for _, operatorID := range []int64{0, w.filled.OperatorID} {
+			w.must(first(w.OperationsNamed(w.Context(), operatorID, "CX0", "order-1", 10)))
+		}
+	}},
+	{"OperationsWithReceipt", func(w *methodCaller) {
+		for _, operatorID := range []int64{0, w.filled.OperatorID} {
+			w.must(first(w.OperationsWithReceipt(w.Context(), operatorID, subscription.ReceiptNumber{Year: subscription.FinancialYear(w.filled.Now), Number: 100}, 10)))
+		}
+	}},
+	{"OperationsReversedBy", func(w *methodCaller) {
+		for _, operatorID := range []int64{0, w.filled.OperatorID} {
+			w.must(first(w.OperationsReversedBy(w.Context(), operatorID, "RV0")))
+		}
+	}},
+	{"OperatorsWithTerm", func(w *methodCaller) { w.must(first(w.OperatorsWithTerm(w.Context(), "98", 10))) }},
 	{"ListAccounts", func(w *methodCaller) {
 		w.must(first(w.ListAccounts(w.Context(), report.AccountQuery{Search: "a", Status: "active", After: 1, Limit: 10})))
 	}},
@@ -63,15 +94,40 @@ var reportCalls = []methodCall{
 }
 
 func (w *methodCaller) subscriberLists() {
-	q := report.SubscriberQuery{OperatorID: w.filled.OperatorID, Now: w.filled.Now, Until: w.filled.Now.Add(15 * oneDay), Limit: 5}
-	for _, q.Status = range []report.StatusFilter{report.AnyStatus, report.Active, report.Expiring, report.Expired, report.InReview} {
-		for _, q.Order = range []report.Order{report.ByExpiry, report.ByName} {
-			for _, q.Terms = range [][]string{nil, {"98"}, {w.filled.Subscribers[0], "a"}} {
+	w.eachSource(func(q report.SubscriberQuery) {
+		for _, q.Plan = range []string{"", w.plan.ID} {
+			for _, q.Area = range []string{"", "lake road"} {
 				w.must(first(w.ListSubscribers(w.Context(), q)))
 				cut := q
-				cut.Last = report.Cursor{Text: "zzz", ID: "1"}
+				cut.Last = report.Cursor{Text: "zzz", ID: "1", Number: w.filled.Now.UnixMilli()}
+				cut.After = report.Cursor{Text: "a", ID: "1", Number: 1}
 				w.must(first(w.ListSubscribers(w.Context(), cut)))
 			}
+		}
+	})
+}
+
+// eachSource calls list with queries of all sources, and finds a row of each.
+func (w *methodCaller) eachSource(list func(report.SubscriberQuery)) {
+	q := report.SubscriberQuery{OperatorID: w.filled.OperatorID, Now: w.filled.Now, Until: w.filled.Now.Add(15 * oneDay), Limit: 5}
+	scanned := []report.Source{report.FromTerms, report.FromNames, report.FromExpiry, report.FromArea, report.FromPlan}
+	for _, q.Status = range []report.StatusFilter{report.AnyStatus, report.Active, report.Expiring, report.Expired, report.FallingDue} {
+		for _, q.Source = range append(scanned, report.FromPending, report.FromReview, report.FromAreaByExpiry, report.FromPlanByExpiry) {
+			values := []string{"lake road"}
+			switch q.Source {
+			case report.FromTerms:
+				q.Terms, values = []string{"981", "001", "a"}, []string{"981", "<189"}
+			case report.FromPlan, report.FromPlanByExpiry:
+				values = []string{w.plan.ID}
+			}
+			for _, q.Value = range values {
+				list(q)
+				if slices.Contains(scanned, q.Source) {
+					_, _, _, err := w.SubscriberAtOffset(w.Context(), q, 20)
+					w.must(err)
+				}
+			}
+			q.Terms = nil
 		}
 	}
 }
@@ -94,11 +150,17 @@ func (w *methodCaller) operationPages() {
 		{From: w.filled.Now.Add(-oneDay), Before: w.filled.Now.Add(time.Hour)},
 		{State: operation.Success, Kind: operation.Renew, Channel: operation.API, PlanID: w.plan.ID},
 		{Last: report.Cursor{Number: w.filled.Now.UnixMilli(), ID: "CX"}, Kind: operation.AdvanceRenew},
+		{State: operation.State(operation.Reversed)},
 		{State: operation.NeedsReview, From: w.filled.Now.Add(-oneDay), Before: w.filled.Now.Add(time.Hour)},
 		{State: operation.Processing, After: report.Cursor{Number: w.filled.Now.UnixMilli(), ID: "CX"}},
 		{Subscriber: w.filled.Subscribers[0]},
+		{ProviderTransaction: "PT-1", Last: report.Cursor{Number: w.filled.Now.UnixMilli(), ID: "CX"}},
+		{ProviderTransaction: "PT-1", AllOperators: true, Last: report.Cursor{Number: w.filled.Now.UnixMilli(), ID: "CX"}},
 	} {
-		q.OperatorID, q.Limit = w.filled.OperatorID, 20
+		q.Limit = 20
+		if !q.AllOperators {
+			q.OperatorID = w.filled.OperatorID
+		}
 		w.must(first(w.PageOperations(w.Context(), q)))
 	}
 }

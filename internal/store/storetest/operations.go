@@ -547,7 +547,18 @@ func subscriptionLookup(h *harness) {
 	s.settle(op, operation.Success)
 	sub, _, err = s.SubscriptionOf(s.Context(), s.operator.ID, "100001", "ignored")
 	s.must(err)
-	if len(sub.Pending) != 0 || sub.OpenOperation != "" || len(sub.Cycles) != 1 {
+	if len(sub.Pending) != 0 || sub.OpenOperation != "" || len(sub.Cycles) != 1 || sub.Plans["BASIC-1"] != "Plan BASIC-1" || sub.Provider != "test" {
 		s.Errorf("after it: %+v", sub)
+	}
+	gold, err := s.SetPlan(s.Context(), staffAction("plan set"), plan("GOLD-1", "199", "TV-BASIC"))
+	s.must(err)
+	renewal := s.renewal("renew-1", "100001")
+	renewal.PlanID, renewal.PlanVersion, renewal.PlanName, renewal.Provider = gold.ID, gold.Version, gold.Name, "other"
+	op = s.reserve(renewal)
+	sub, _, err = s.SubscriptionOf(s.Context(), s.operator.ID, "100001", "")
+	s.must(err)
+	if len(sub.Pending) != 1 || sub.Pending[0].ID != op.ID || sub.OpenOperation != op.ID || len(sub.Cycles) != 1 || sub.Provider != "other" ||
+		sub.Plans["BASIC-1"] != "Plan BASIC-1" || sub.Plans["GOLD-1"] != "Plan GOLD-1" {
+		s.Errorf("while a renewal runs: %+v", sub)
 	}
 }

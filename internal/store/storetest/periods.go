@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -82,7 +83,7 @@ func closedMonths(h *harness) {
 	before, err := s.april("asha").ClosePeriod(s.Context(), admin.MonthOf(march.Begins().Add(-time.Hour)), 0)
 	s.refused(fmt.Sprintf("a month before there was anybody (%v)", before), err)
 	auditEntries := s.auditEntries()
-	if last := auditEntries[len(auditEntries)-1]; last.Subject != fmt.Sprintf("commission 2027-03 of lco %d", idle.ID) || last.After != `{"amount":0.00,"operations":0}` {
+	if last := auditEntries[len(auditEntries)-1]; last.Subject != fmt.Sprintf("commission 2027-03 of lco %d", idle.ID) || last.After != `{"amount":0.00,"operations":0,"reversals":0}` {
 		s.Errorf("the last audit entry is %+v", last)
 	}
 }
@@ -182,7 +183,17 @@ func overdueReviews(h *harness) {
 		s.must(err)
 		ids = append(ids, op.ID)
 	}
-	s.reserve(s.activation("key-9", "9800000009", "100009"))
+	if holds, err := s.Holds(s.Context()); err != nil || len(holds) != 1 || holds[operation.NeedsReview].Count != 3 {
+		s.Errorf("Holds() = %v, %v; want three in review", holds, err)
+	}
+	open := s.reserve(s.activation("key-9", "9800000009", "100009"))
+	want := map[operation.State]admin.Hold{
+		operation.Processing:  {Count: 1, Amount: open.Amount, Oldest: open.CreatedAt},
+		operation.NeedsReview: {Count: 3, Amount: open.Amount.Add(open.Amount).Add(open.Amount), Oldest: noon.Add(time.Hour)},
+	}
+	if holds, err := s.Holds(s.Context()); err != nil || !reflect.DeepEqual(holds, want) {
+		s.Errorf("Holds() = %v, %v; want %v", holds, err, want)
+	}
 	service := s.consoleUser("asha", admin.Viewer)
 	for _, row := range []struct {
 		now  time.Time

@@ -58,6 +58,25 @@ func BenchmarkReports(b *testing.B, newOpener func(testing.TB) Opener) {
 		{"search of two words", s.asking(report.SubscriberFilter{Search: "asha kumar"})},
 		{"search of a mobile", s.asking(report.SubscriberFilter{Search: "98000555"})},
 		{"search of nobody", s.asking(report.SubscriberFilter{Search: "zzz"})},
+		{"search of last digits", s.asking(report.SubscriberFilter{Search: "777"})},
+		{"search of an address", s.asking(report.SubscriberFilter{Search: "lake asha"})},
+		{"search of expired by address", s.asking(report.SubscriberFilter{Search: "road", Status: report.Expired})},
+		{"of a small area by name", s.asking(report.SubscriberFilter{Area: "ward 7", Order: report.ByName})},
+		{"of a small area by expiry", s.asking(report.SubscriberFilter{Area: "ward 7"})},
+		{"of a large area by expiry", s.asking(report.SubscriberFilter{Area: "centre"})},
+		{"of a small plan by expiry", s.asking(report.SubscriberFilter{Plan: "RARE-1"})},
+		{"of a small plan, expired, by name", s.asking(report.SubscriberFilter{Plan: "RARE-1", Status: report.Expired, Order: report.ByName})},
+		{"of a large plan, expired, by name", s.asking(report.SubscriberFilter{Plan: s.plan.ID, Status: report.Expired, Order: report.ByName})},
+		{"of a small plan in a large area by expiry", s.asking(report.SubscriberFilter{Plan: "RARE-1", Area: "centre"})},
+		{"of a large plan in a large area by name", s.asking(report.SubscriberFilter{Plan: s.plan.ID, Area: "centre", Order: report.ByName})},
+		{"of a plan nobody has any more", s.asking(report.SubscriberFilter{Plan: "GONE-1", Order: report.ByPlan})},
+		{"by plan", s.asking(report.SubscriberFilter{Order: report.ByPlan})},
+		{"expired by plan", s.asking(report.SubscriberFilter{Order: report.ByPlan, Status: report.Expired})},
+		{"due, 1000 lines", s.asking(report.SubscriberFilter{Status: report.FallingDue, Within: 7, Ended: 7, Limit: 1000})},
+		{"due in a large area, 1000 lines", s.asking(report.SubscriberFilter{Status: report.FallingDue, Within: 7, Ended: 7, Area: "centre", Limit: 1000})},
+		{"due in a small area", s.asking(report.SubscriberFilter{Status: report.FallingDue, Within: 7, Ended: 7, Area: "ward 7", Limit: 1000})},
+		{"areas", func() error { return first(h.SubscriberAreas(ctx, id, 500)) }},
+		{"contact data", func() error { return second(h.Contact(ctx, id, largeID(4711), 30)) }},
 		{"subscriber", func() error { return second(h.service(now).Subscriber(ctx, id, largeID(4711))) }},
 		{"statement of a month", func() error {
 			return first(h.service(now).Statement(ctx, id, report.StatementFilter{From: now.Add(-30 * oneDay), Until: now}))
@@ -96,6 +115,11 @@ func largeID(n int) string { return fmt.Sprintf("%06d", 100_000+n) }
 func (s *fixture) large() {
 	s.Helper()
 	const batch = 1000
+	for _, id := range []string{"RARE-1", "GONE-1"} {
+		plan := s.plan
+		plan.ID, plan.Name = id, id
+		s.must(first(s.SetPlan(s.Context(), staffAction("plan set"), plan)))
+	}
 	for begin := 0; begin < largeSubscribers; begin += batch {
 		var rows []admin.ImportRow
 		for n := begin; n < begin+batch; n++ {
@@ -106,7 +130,14 @@ func (s *fixture) large() {
 			rows = append(rows, admin.ImportRow{
 				Line: n + 1, OperatorID: s.operator.ID, SubscriberID: largeID(n), Mobile: fmt.Sprintf("98%08d", n), PlanID: s.plan.ID, Expires: expires,
 				Name: given[n%len(given)] + " " + family[n%len(family)],
+				// A third is of one area, the others of a hundred.
+				Contact: operation.Contact{
+					Area: map[bool]string{true: "Centre", false: fmt.Sprintf("Ward %d", n%100)}[n%3 == 0], Address: fmt.Sprintf("%d Lake Road", n%900), BoxNumber: fmt.Sprintf("STB%06d", n),
+				},
 			})
+			if n%200 == 0 {
+				rows[len(rows)-1].PlanID = "RARE-1"
+			}
 		}
 		_, err := s.ImportSubscribers(s.Context(), staffAction("subscriber import"), rows)
 		s.must(err)

@@ -177,9 +177,9 @@ func reportTenancy(h *harness) {
 	}
 	theirs := func(id string) bool { return strings.HasPrefix(id, "2") }
 	service, ctx, id := s.service(noon), s.Context(), s.operator.ID
-	for _, standing := range []report.StatusFilter{report.AnyStatus, report.Active, report.Expiring, report.Expired, report.InReview} {
+	for _, standing := range []report.StatusFilter{report.AnyStatus, report.Active, report.Expiring, report.Expired, report.InReview, report.FallingDue} {
 		for _, search := range []string{"", "a", "asha", "98", "2", "200001", "9800000002", "asha sharma"} {
-			for _, order := range []report.Order{report.ByExpiry, report.ByName} {
+			for _, order := range []report.Order{report.ByExpiry, report.ByName, report.ByPlan} {
 				f := report.SubscriberFilter{Status: standing, Search: search, Order: order, Within: 15}
 				for _, after := range []string{"", report.Cursor{Number: 1, Text: "a", ID: "1"}.String()} {
 					f.After = after
@@ -233,7 +233,7 @@ func reportTenancy(h *harness) {
 	}
 	home, err := service.Home(ctx, id, false)
 	s.must(err)
-	if count, amount := home.Today.Sum(); count != 2 || amount != rupees("398") || home.Counts.All != 3 || home.Figures.Forecast.Month.Subscribers != 1 || len(home.Soon) != 2 {
+	if count, amount := home.Today.Sum(); count != 2 || amount != rupees("398") || home.Counts.All != 3 || home.Figures.Forecast.Month.Subscribers != 2 || len(home.Soon) != 2 {
 		s.Errorf("at home %d operations for %s, %+v, %+v", count, amount, home.Counts, home.Figures)
 	}
 	sums, err := service.Commission(ctx, id, noon)

@@ -70,7 +70,7 @@ func callFoundAgain(h *harness) {
 	operator, log := h.operator("one"), h.callLog()
 	sent := refusedCall(operator, 1, fault.InvalidSignature, 401)
 	sent.Method, sent.Path, sent.IdempotencyKey = "POST", "/api/v1/renew", "order-77"
-	sent.Address = netip.MustParseAddr("2001:db8::7")
+	sent.Address, sent.PlanID = netip.MustParseAddr("2001:db8::7"), "COMBO-1"
 	sent.Signature = requestlog.NewSignatureDetails("POST\n/api/v1/renew\n\n1800000000\nnonce\nhash", "0123456789abcdef")
 	log.Record(sent)
 	found := h.search(log, operator, requestlog.Query{}).Entries

@@ -245,7 +245,14 @@ func addons(h *harness) {
 	unknown := operation.AddonSettlement{
 		OperationID: op.ID, Epoch: claimed[0].AddonEpoch, State: operation.AddonUnknown, Attempt: 1, NextAt: noon.Add(time.Hour), NeedsPerson: true,
 	}
+	unknown.Calls = []operation.ProviderCall{
+		{Reference: op.ID + "-2", What: "status", Component: "OTT-PLUS", AskedAt: noon}, {Reference: op.ID + "-2", What: "activate", Component: "OTT-PLUS", AskedAt: noon},
+	}
 	s.must(s.SettleAddon(s.Context(), unknown))
+	if calls, err := s.AddonCalls(s.Context(), []string{op.ID, "CX-none"}); err != nil || len(calls) != 1 || calls[op.ID] != 2 {
+		s.Errorf("called about the add-on: %v, %v; want 2", calls, err)
+	}
+	unknown.Calls = nil
 	if listed, err := s.MissingAddons(s.Context()); err != nil || len(listed) != 1 || !listed[0].AddonNeedsPerson || listed[0].AddonState != operation.AddonUnknown {
 		s.Errorf("listed as %+v, %v; want it for a person", listed, err)
 	}

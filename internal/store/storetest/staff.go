@@ -241,7 +241,7 @@ func planComponents(h *harness) {
 	if saved != combo {
 		h.Errorf("saved %+v; want %+v", saved, combo)
 	}
-	plans, err := h.SellablePlans(h.Context())
+	plans, _, err := h.SellablePlans(h.Context(), "test")
 	h.must(err)
 	if !slices.Equal(plans, []subscription.Plan{combo}) {
 		h.Errorf("the catalogue is %+v; want the combo alone", plans)
@@ -258,10 +258,13 @@ func planVersions(h *harness) {
 		}
 	}
 	h.reopen()
-	plans, err := h.SellablePlans(h.Context())
+	plans, verified, err := h.SellablePlans(h.Context(), "test")
 	h.must(err)
-	if len(plans) != 1 || plans[0].Price != rupees("189.50") || plans[0].Version != 3 {
-		h.Errorf("the catalogue is %+v; want the third price", plans)
+	if len(plans) != 1 || plans[0].Price != rupees("189.50") || plans[0].Version != 3 || !verified.Equal(noon) {
+		h.Errorf("the catalogue is %+v, compared at %s; want the third price, compared at noon", plans, verified)
+	}
+	if plans, verified, err := h.SellablePlans(h.Context(), "other"); err != nil || len(plans) != 1 || !verified.IsZero() {
+		h.Errorf("for a provider that was never compared: %+v, compared at %s, %v", plans, verified, err)
 	}
 }
 
@@ -284,7 +287,7 @@ func withdrawnComponent(h *harness) {
 		{[]string{"TV-BASIC", "OTT-PLUS"}, []string{"A-1", "C-1"}},
 	} {
 		h.components(row.sold...)
-		plans, err := h.SellablePlans(h.Context())
+		plans, _, err := h.SellablePlans(h.Context(), "test")
 		h.must(err)
 		var got []string
 		for _, p := range plans {
@@ -305,7 +308,7 @@ func retiredPlan(h *harness) {
 	h.must(h.RetirePlan(h.Context(), staffAction("plan retire"), "A-1"))
 	h.refused("retire it again", h.RetirePlan(h.Context(), staffAction("plan retire"), "A-1"))
 	h.refused("retire an unknown one", h.RetirePlan(h.Context(), staffAction("plan retire"), "Z-9"))
-	if plans, err := h.SellablePlans(h.Context()); err != nil || len(plans) != 0 {
+	if plans, _, err := h.SellablePlans(h.Context(), "test"); err != nil || len(plans) != 0 {
 		h.Errorf("the catalogue is %v, %v; want it empty", plans, err)
 	}
 	if plans, err := h.AllPlans(h.Context()); err != nil || len(plans) != 1 || !plans[0].Retired {
@@ -509,7 +512,13 @@ var masterKeyTests = []test{
 }
 
 func masterKeys(h *harness) {
-	check := func(proofs map[uint32][]byte) error { return h.CheckMasterKeys(h.Context(), proofs, noon) }
+	check := func(proofs map[uint32][]byte) error {
+		primary := uint32(7)
+		if proofs[8] != nil {
+			primary = 8
+		}
+		return h.CheckMasterKeys(h.Context(), proofs, primary, noon)
+	}
 	h.must(check(map[uint32][]byte{7: []byte("seven")}))
 	h.must(check(map[uint32][]byte{7: []byte("seven")}))
 	if check(map[uint32][]byte{7: []byte("other")}) == nil {

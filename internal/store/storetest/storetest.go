@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/acmecert"
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/catalogue"
@@ -18,8 +19,10 @@ import (
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/receipt"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/requestlog"
+	"github.com/coaxhq/coax/internal/retention"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -34,7 +37,10 @@ type Store interface {
 	requestlog.Store
 	bulk.Store
 	integrity.Store
-	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, now time.Time) error
+	acmecert.Store
+	retention.Store
+	receipt.Store
+	CheckMasterKeys(ctx context.Context, proofs map[uint32][]byte, primary uint32, now time.Time) error
 	Ready(ctx context.Context) error
 	Close() error
 }
@@ -60,9 +66,12 @@ func Run(t *testing.T, newOpener func(testing.TB) Opener) {
 		{"Keys", keyTests},
 		{"AuditEntries", auditTests},
 		{"MasterKeys", masterKeyTests},
+		{"Keyring", keyringTests},
 		{"Operations", operationTests},
 		{"Adjustments", staffWorkTests},
 		{"Reviews", reviewTests},
+		{"Adoptions", adoptionTests},
+		{"Reversals", reversalTests},
 		{"Logins", loginTests},
 		{"Sessions", sessionTests},
 		{"Tries", tryTests},
@@ -74,14 +83,21 @@ func Run(t *testing.T, newOpener func(testing.TB) Opener) {
 		{"Roles", roleTests},
 		{"StepUp", stepUpTests},
 		{"Proposals", proposalTests},
+		{"Payments", paymentTests},
 		{"Access", accessTests},
 		{"Amounts", amountTests},
 		{"PlanChanges", planChangeTests},
 		{"Periods", periodTests},
 		{"Passwords", passwordTests},
 		{"Maintenance", maintenanceTests},
+		{"Restores", restoreTests},
 		{"OperatorLogins", operatorLoginTests},
 		{"Integrity", integrityTests},
+		{"ACME", acmeTests},
+		{"Retention", retentionTests},
+		{"Personal", personalTests},
+		{"Receipts", receiptTests},
+		{"Contacts", contactTests},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, test := range topic.tests {

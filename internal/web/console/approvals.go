@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 
@@ -24,7 +25,7 @@ const (
 
 func (c console) approvalRoutes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Path: approvalsPath, Area: web.Console, Allow: everyone, Menu: look.Text("Approvals"), Icon: "list-checks", Handle: c.approvals},
+		{Method: http.MethodGet, Path: approvalsPath, Area: web.Console, Allow: everyone, Keys: "g a", Menu: look.Text("Approvals"), Icon: "list-checks", Handle: c.approvals},
 		guarded(admin.ProposalApprove, approvalsPath+"/{proposal}/approve", approvalsPath, c.approve),
 		actionRoute(admin.ProposalDecline, approvalsPath+"/{proposal}/decline", approvalsPath, c.decline),
 		actionRoute(admin.ProposalWithdraw, approvalsPath+"/{proposal}/withdraw", approvalsPath, c.withdraw),
@@ -47,6 +48,7 @@ type proposal struct {
 	// login; nil for others.
 	Plan  *planDifference
 	Login *admin.LoginProposal
+	named func(actor string) string
 	rights
 }
 
@@ -55,7 +57,7 @@ type proposal struct {
 func (c console) seer(v *web.Visit) (func(p admin.Proposal, operatorName string) (proposal, error), error) {
 	refuse, err := c.service(v).Approvable(v.Context())
 	return func(p admin.Proposal, operatorName string) (seen proposal, err error) {
-		seen = proposal{Proposal: p, OperatorName: operatorName, Own: p.Maker == v.Actor(), rights: rightsOf(v)}
+		seen = proposal{Proposal: p, OperatorName: operatorName, Own: p.Maker == v.Actor(), named: v.Who, rights: rightsOf(v)}
 		if p.AboutLogin() {
 			_, wanted, err := p.Login()
 			if err != nil {
@@ -95,8 +97,14 @@ func (p proposal) Title() string {
 		return look.Text("Top up the wallet")
 	case p.Kind == admin.ProposedAdjustment:
 		return look.Text("Adjust the wallet")
+	case p.SettlesReversal() && p.Confirm:
+		return look.Text("Settle a reversal: undone")
+	case p.SettlesReversal():
+		return look.Text("Settle a reversal: not undone")
+	case p.Kind == admin.ProposedReversal:
+		return look.Text("Reverse an operation")
 	case p.Kind == admin.ProposedPlan:
-		return look.Text("Make or change a plan")
+		return look.Text("Create or change a plan")
 	case p.Kind == admin.ProposedLogin:
 		return look.Text("Create a login")
 	case p.Kind == admin.ProposedRole:
@@ -104,7 +112,7 @@ func (p proposal) Title() string {
 	case p.Kind == admin.ProposedPassword:
 		return look.Text("Reset a login's password")
 	case p.Kind == admin.ProposedTOTP:
-		return look.Text("Take a login's second factor away")
+		return look.Text("Remove a login's second factor")
 	case p.Confirm:
 		return look.Text("Confirm an operation in review")
 	}
@@ -112,8 +120,8 @@ func (p proposal) Title() string {
 }
 
 // MakerName and CheckerName return the names of maker and checker.
-func (p proposal) MakerName() string   { return who(p.Maker) }
-func (p proposal) CheckerName() string { return who(p.Checker) }
+func (p proposal) MakerName() string   { return p.named(p.Maker) }
+func (p proposal) CheckerName() string { return p.named(p.Checker) }
 
 // MovesMoney reports whether there is an amount to show.
 func (p proposal) MovesMoney() bool { return p.Subject == "" }
@@ -135,6 +143,14 @@ func (p proposal) About() string {
 
 // Path returns the URL for the proposal's forms.
 func (p proposal) Path() string { return approvalsPath + "/" + number(p.ID) }
+
+// TransactionPath returns the page of the transaction that is settled or reversed.
+func (p proposal) TransactionPath() string {
+	if p.SettlesReversal() {
+		return reversalsPath + "?transaction=" + url.QueryEscape(p.TransactionID)
+	}
+	return reviewedAddress(p.TransactionID)
+}
 
 // OperatorPath returns the page of the operator.
 func (p proposal) OperatorPath() string { return operatorPath(p.OperatorID) }
@@ -213,6 +229,8 @@ type second struct {
 	// NoSecond: the visitor is an administrator, and no other one can approve their
 	// proposals.
 	NoSecond bool
+	// FinanceApproves: somebody in finance can approve the visitor's amounts.
+	FinanceApproves bool
 	// Above is the amount above which a second person is needed.
 	Above money.Amount
 }
@@ -222,7 +240,11 @@ func (c console) second(v *web.Visit) (second, error) {
 		return second{}, nil
 	}
 	there, err := c.service(v).HasApprover(v.Context(), 0)
-	return second{NoSecond: !there, Above: c.Limits.ApprovalAbove}, err
+	if err != nil {
+		return second{}, err
+	}
+	finance, err := c.service(v).HasFinanceApprover(v.Context())
+	return second{NoSecond: !there, FinanceApproves: finance, Above: c.Limits.ApprovalAbove}, err
 }
 
 func (c console) approve(v *web.Visit) error {
@@ -238,7 +260,7 @@ func (c console) approve(v *web.Visit) error {
 	if outcome.Password != "" {
 		return v.Show("console/password", passwordPage{Login: shownLogin{outcome.Person}, Password: outcome.Password, Back: approvalsPath})
 	}
-	return v.Redirect(approvalsPath, v.Success("Approved, and carried out with that."))
+	return v.Redirect(approvalsPath, v.Success("Approved and carried out."))
 }
 
 // carryOut approves a proposal. A refusal is written to the security log, because the login
@@ -255,11 +277,11 @@ func (c console) carryOut(v *web.Visit, id int64) (admin.ActionResult, error) {
 var formVerb = regexp.MustCompile(`%[a-z]`)
 
 func (c console) decline(v *web.Visit) error {
-	return c.dismiss(v, "decline", (*admin.Service).Decline, func() *look.Notice { return v.Success("Declined. Nothing was done.") })
+	return c.dismiss(v, "decline", (*admin.Service).Decline, func() *look.Notice { return v.Success("Declined. Nothing was changed.") })
 }
 
 func (c console) withdraw(v *web.Visit) error {
-	return c.dismiss(v, "withdraw", (*admin.Service).Withdraw, func() *look.Notice { return v.Success("Withdrawn. Nothing was done.") })
+	return c.dismiss(v, "withdraw", (*admin.Service).Withdraw, func() *look.Notice { return v.Success("Withdrawn. Nothing was changed.") })
 }
 
 // undecided shows the list again with the reason why a proposal was not decided.
@@ -279,7 +301,7 @@ func (c console) dismiss(v *web.Visit, name string, end func(*admin.Service, con
 	f := newForm(v, name)
 	reason := v.Field("reason")
 	if reason == "" {
-		f.Problem = v.T("Say why: the reason is kept with the proposal.")
+		f.Problem = v.T("Enter a reason: it is stored with the proposal.")
 		return c.approvalsPage(v, f)
 	}
 	if _, err := end(c.service(v), lasting(v), id, reason); err != nil {

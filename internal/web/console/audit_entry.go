@@ -10,10 +10,13 @@ import (
 )
 
 // shownEntry is an audit entry on a page about its subject: only what changed.
-type shownEntry struct{ admin.AuditEntry }
+type shownEntry struct {
+	admin.AuditEntry
+	named func(actor string) string
+}
 
-// By returns the actor.
-func (a shownEntry) By() string { return who(a.Actor) }
+// By returns the name of the actor.
+func (a shownEntry) By() string { return a.named(a.Actor) }
 
 // What returns the action's name in English.
 func (a shownEntry) What() string {
@@ -32,8 +35,8 @@ func (a shownEntry) Why() string {
 var voucherNote = regexp.MustCompile(`\(voucher [A-Z2-7]{12}\)$`)
 
 // Was and Is return what changed, before and after.
-func (a shownEntry) Was() []statePart { return difference(a.Before, a.After) }
-func (a shownEntry) Is() []statePart  { return difference(a.After, a.Before) }
+func (a shownEntry) Was() []statePart { return difference(a.Before, a.After, a.named) }
+func (a shownEntry) Is() []statePart  { return difference(a.After, a.Before, a.named) }
 
 // statePart is a field of a state with its English name; without a name it is the whole
 // state.
@@ -43,8 +46,8 @@ type statePart struct {
 }
 
 // difference lists the fields of a state that differ from another.
-func difference(state, other string) (parts []statePart) {
-	these, those := readState(state), readState(other)
+func difference(state, other string, named func(string) string) (parts []statePart) {
+	these, those := readState(state, named), readState(other, named)
 	for _, name := range slices.Sorted(maps.Keys(these)) {
 		if value := these[name]; value.Text != "" && value != those[name] {
 			parts = append(parts, statePart{stateName(name), value})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/subscription"
 	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/look"
@@ -19,13 +20,13 @@ const auditLogPath = "/console/audit-log"
 // auditLogRoutes are the pages of the audit log.
 func (c console) auditLogRoutes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Path: auditLogPath, Area: web.Console, Allow: everyone, Menu: look.Text("Audit log"), Icon: "scroll-text", Handle: c.showAuditLog},
+		{Method: http.MethodGet, Path: auditLogPath, Area: web.Console, Allow: everyone, Keys: "g l", Menu: look.Text("Audit log"), Icon: "scroll-text", Handle: c.showAuditLog},
 		{Method: http.MethodGet, Path: auditLogPath + "/{entry}", Area: web.Console, Allow: everyone, Handle: c.showEntry},
 	}
 }
 
 const (
-	entriesShown = 50
+	entriesShown = web.PageRows
 	// chainMost limits how many entries a page verifies; `coax audit` verifies them all.
 	chainMost = 10_000
 	// chainUnasked is the longest range of entries that is verified whenever a page is
@@ -55,15 +56,6 @@ type auditLogPage struct {
 	Audit admin.AuditHealth
 }
 
-// auditedEntry is an audit entry with the name of its operator.
-type auditedEntry struct {
-	shownEntry
-	OperatorName string
-}
-
-// Href returns the URL of the entry's page.
-func (a auditedEntry) Href() string { return auditLogPath + "/" + strconv.FormatInt(a.ID, 10) }
-
 // chainState is the result of verifying a range of the chain.
 type chainState struct {
 	// Checked is the number of entries that were verified, from one to another.
@@ -86,6 +78,10 @@ func (c console) showAuditLog(v *web.Visit) error {
 	page.Operators = []look.Choice{{Value: "", Text: v.T("All operators")}}
 	for _, operator := range operators {
 		names[operator.ID] = operator.Name
+		// The log has operators by their numbers, the list by their names.
+		if query.OperatorID == 0 && strings.EqualFold(strings.TrimSpace(query.Search), operator.Name) {
+			query.OperatorID, query.Search = operator.ID, ""
+		}
 		page.Operators = append(page.Operators, look.Choice{Value: strconv.FormatInt(operator.ID, 10), Text: operator.Name})
 	}
 	page.Actions = []look.Choice{{Value: "", Text: v.T("All actions")}}
@@ -103,8 +99,8 @@ func (c console) showAuditLog(v *web.Visit) error {
 		entries = entries[:entriesShown]
 		next = entries[entriesShown-1].ID
 	}
-	for _, entry := range entries {
-		page.Entries = append(page.Entries, auditedEntry{shownEntry{entry}, names[entry.OperatorID]})
+	if page.Entries, err = auditedEntries(v, c.Store, entries, names); err != nil {
+		return err
 	}
 	below := ""
 	if next != 0 {
@@ -144,7 +140,11 @@ func (c console) entryFilter(v *web.Visit) (admin.AuditQuery, auditLogPage, erro
 	page := auditLogPage{
 		Actor: v.Query("actor"), Action: v.Query("action"), Search: v.Query("q"), Operator: v.Query("operator"), From: v.Query("from"), Until: v.Query("until"),
 	}
-	query := admin.AuditQuery{Actor: page.Actor, Action: page.Action, Search: page.Search, Limit: entriesShown + 1}
+	actor, err := c.actorNamed(v, page.Actor)
+	if err != nil {
+		return admin.AuditQuery{}, page, err
+	}
+	query := admin.AuditQuery{Actor: actor, Action: page.Action, Search: page.Search, Limit: entriesShown + 1}
 	for _, number := range []struct {
 		text string
 		to   *int64
@@ -168,12 +168,42 @@ func (c console) entryFilter(v *web.Visit) (admin.AuditQuery, auditLogPage, erro
 		}
 		t, err := time.ParseInLocation(time.DateOnly, day.text, subscription.IST)
 		if err != nil {
-			page.Problem = v.T("Write days as 2027-03-31.")
+			page.Problem = v.T("Enter dates as 2027-03-31.")
 			continue
 		}
 		*day.to = t.AddDate(0, 0, day.more)
 	}
 	return query, page, nil
+}
+
+// actorNamed returns the actor that a username means, or a name as the list shows it: that of a
+// login, of an account of the server or of an API key.
+func (c console) actorNamed(v *web.Visit, text string) (string, error) {
+	if text = strings.TrimSpace(text); text == "" || strings.Contains(text, ":") {
+		return text, nil
+	}
+	for _, shown := range []struct{ channel, form string }{{"cli:", v.T("%s (command line)", "\n")}, {"api:key ", v.T("API key %s", "\n")}} {
+		before, after, _ := strings.Cut(shown.form, "\n")
+		if name, found := strings.CutPrefix(text, before); found {
+			if name, found = strings.CutSuffix(name, after); found && name != "" {
+				return shown.channel + name, nil
+			}
+		}
+	}
+	people, err := c.service(v).Logins(v.Context(), admin.LoginFilter{Realm: login.Staff})
+	if err != nil {
+		return "", err
+	}
+	username := text
+	for _, person := range people {
+		if person.Username == text {
+			return admin.ConsoleActor(person), nil
+		}
+		if strings.EqualFold(person.Name, text) {
+			username = person.Username
+		}
+	}
+	return "web:" + username, nil
 }
 
 // verifyChain recomputes the hashes of all entries in a range, including those that the

@@ -35,24 +35,37 @@ func (c console) showEntry(v *web.Visit) error {
 	if len(found.Entries) == 0 || found.Entries[0].ID != id {
 		return web.NotFound()
 	}
-	entry := auditedEntry{shownEntry: shownEntry{found.Entries[0]}}
-	if entry.OperatorID != 0 {
-		operator, err := c.service(v).Operator(v.Context(), entry.OperatorID)
-		if err != nil && !refused(err) {
-			return err
-		}
-		entry.OperatorName = operator.Name
+	entry, err := c.audited(v, found.Entries[0])
+	if err != nil {
+		return err
 	}
 	chain, err := c.verifyChain(v, id, id)
 	if err != nil {
 		return err
 	}
-	return v.Show("console/audit-log-entry", entryPage{Entry: entry, Fields: entryFields(entry.Before, entry.After), Chained: chain.Broken == 0})
+	return v.Show("console/audit-log-entry", entryPage{Entry: entry, Fields: entryFields(entry.Before, entry.After, v.Who), Chained: chain.Broken == 0})
+}
+
+// audited returns one entry with the name of its subject.
+func (c console) audited(v *web.Visit, entry admin.AuditEntry) (auditedEntry, error) {
+	names := map[int64]string{}
+	if entry.OperatorID != 0 {
+		operator, err := c.service(v).Operator(v.Context(), entry.OperatorID)
+		if err != nil && !refused(err) {
+			return auditedEntry{}, err
+		}
+		names[entry.OperatorID] = operator.Name
+	}
+	all, err := auditedEntries(v, c.Store, []admin.AuditEntry{entry}, names)
+	if err != nil {
+		return auditedEntry{}, err
+	}
+	return all[0], nil
 }
 
 // entryFields pairs the fields before and after.
-func entryFields(before, after string) (fields []entryField) {
-	was, is := readState(before), readState(after)
+func entryFields(before, after string, named func(string) string) (fields []entryField) {
+	was, is := readState(before, named), readState(after, named)
 	names := map[string]stateValue{}
 	maps.Copy(names, was)
 	maps.Copy(names, is)

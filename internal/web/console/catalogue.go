@@ -19,7 +19,7 @@ func (c console) catalogueRoutes() []web.Route {
 	const area = web.Console
 	set, retire := whoMay(admin.PlanSet), whoMay(admin.PlanRetire)
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/console/catalogue", Area: area, Allow: everyone, Menu: look.Text("Catalogue"), Icon: "package", Handle: c.showCatalogue},
+		{Method: http.MethodGet, Path: "/console/catalogue", Area: area, Allow: everyone, Keys: "g c", Menu: look.Text("Catalogue"), Icon: "package", Handle: c.showCatalogue},
 		{Method: http.MethodGet, Path: "/console/catalogue/new", Area: area, Allow: set, Handle: c.newPlan},
 		{Method: http.MethodPost, Path: "/console/catalogue/new/preview", Area: area, Allow: set, Form: "/console/catalogue/new", Handle: c.previewPlan},
 		{Method: http.MethodPost, Path: "/console/catalogue/new", Area: area, Allow: set, StepUp: true, Handle: c.setPlan},
@@ -147,6 +147,8 @@ type planPage struct {
 	MaySet  bool
 	// Subscribers is the number of subscribers whose active plan it is.
 	Subscribers int
+	// Later: the number of subscribers is loaded after the page.
+	Later bool
 	// Proposal is the open proposal; nil if there is none.
 	Proposal *proposal
 }
@@ -172,8 +174,16 @@ func (c console) showPlan(v *web.Visit) error {
 		return err
 	}
 	page := planPage{Plan: shelf.row(plan), MaySet: may(v, admin.PlanSet)}
-	if page.Subscribers, err = c.Reports.PlanSubscribers(v.Context(), plan.ID); err != nil {
+	// htmx loads the number of many subscribers afterwards; without scripts there is a link.
+	if quick, err := c.Reports.PlanSubscribersAreQuick(v.Context(), plan.ID); err != nil {
 		return err
+	} else if page.Later = !quick && !v.ByHTMX() && v.Query("count") != "yes"; !page.Later {
+		if page.Subscribers, err = c.Reports.PlanSubscribers(v.Context(), plan.ID); err != nil {
+			return err
+		}
+	}
+	if v.ByHTMX() {
+		return v.ShowPart("console/plan", "plan-subscribers", page)
 	}
 	open, found, err := c.service(v).OpenPlanProposal(v.Context(), plan.ID)
 	if err != nil {
@@ -235,5 +245,5 @@ func (c console) retirePlan(v *web.Visit) error {
 		v.Status = http.StatusUnprocessableEntity
 		return v.Show("console/plan-retire", retirePage{Plan: planRow{Plan: plan, State: "active"}, Problem: why})
 	}
-	return v.Redirect(planAddress(id), v.Success(look.Text("The plan is retired. What was bought runs on.")))
+	return v.Redirect(planAddress(id), v.Success(look.Text("Plan retired. Existing subscriptions continue.")))
 }

@@ -97,16 +97,16 @@ func (c console) typedPlan(v *web.Visit, id string) (subscription.Plan, map[stri
 	}
 	var err error
 	if plan.Price, err = money.Parse(v.Field("price")); err != nil || plan.Price.Less(subscription.MinPrice) {
-		problems["price"] = v.T("Write a price in rupees, such as 349.00; the least is %s.", look.Rupees(subscription.MinPrice))
+		problems["price"] = v.T("Enter a price in rupees, such as 349.00; the minimum is %s.", look.Rupees(subscription.MinPrice))
 	}
 	if plan.Months, err = strconv.Atoi(v.Field("months")); err != nil || plan.Months < 1 {
-		problems["months"] = v.T("Write a number of months from 1 to %d.", c.MaxMonths)
+		problems["months"] = v.T("Enter a number of months from 1 to %d.", c.MaxMonths)
 	}
 	if plan.ID == "" {
-		problems["id"] = v.T("Give the plan an id.")
+		problems["id"] = v.T("Enter a plan ID.")
 	}
 	if plan.Name == "" {
-		problems["name"] = v.T("Give the plan a name.")
+		problems["name"] = v.T("Enter a name.")
 	}
 	switch {
 	case plan.Type == subscription.Combo && plan.Addon == "":
@@ -134,7 +134,7 @@ func (c console) typed(v *web.Visit) (plan, before subscription.Plan, isNew bool
 		before, err = subscription.Plan{Months: 1, Type: subscription.Standard}, nil
 	}
 	if plan.Months > c.MaxMonths && (isNew || before.Retired || plan.Months != before.Months) && page.Problems["months"] == "" {
-		page.Problems["months"] = v.T("Write a number of months from 1 to %d.", c.MaxMonths)
+		page.Problems["months"] = v.T("Enter a number of months from 1 to %d.", c.MaxMonths)
 	}
 	return plan, before, isNew, page, err
 }
@@ -163,17 +163,17 @@ func (c console) setPlan(v *web.Visit) error {
 	}
 	switch {
 	case isNew && before.ID == plan.ID && len(c.changes(v, before, plan, false)) == 0: // a double click
-		return v.Redirect(planAddress(plan.ID), v.Info(look.Text("The plan is like that already.")))
+		return v.Redirect(planAddress(plan.ID), v.Info(look.Text("The plan already has these values.")))
 	case len(page.Problems) > 0:
 		return c.showPlanForm(v, before, isNew, page)
 	case !isNew && v.Field("version") != strconv.FormatInt(before.Version, 10):
 		// Another user was quicker, or this is a double click: the preview that was
 		// confirmed is outdated.
 		if len(c.changes(v, before, plan, isNew)) == 0 {
-			return v.Redirect(planAddress(plan.ID), v.Info(look.Text("The plan is like that already.")))
+			return v.Redirect(planAddress(plan.ID), v.Info(look.Text("The plan already has these values.")))
 		}
 		v.R.PostForm.Set("version", strconv.FormatInt(before.Version, 10))
-		page.Problem = v.T("The plan was changed meanwhile. Look at the change once more.")
+		page.Problem = v.T("The plan was changed in the meantime. Review the change again.")
 		page.Ready = true
 		if err := c.compare(v, before, plan, isNew, &page); err != nil {
 			return err
@@ -193,11 +193,11 @@ func (c console) setPlan(v *web.Visit) error {
 	}
 	switch {
 	case outcome.Waits() && outcome.Already:
-		return v.Redirect(to, v.Info(look.Text("The same was proposed before and still waits for a second person.")))
+		return v.Redirect(to, v.Info(look.Text("The same proposal already needs a second approval.")))
 	case outcome.Waits():
-		return v.Redirect(to, v.Info(look.Text("Your proposal waits for a second person. The catalogue stays as it is until they agree.")))
+		return v.Redirect(to, v.Info(look.Text("Your proposal needs a second approval. The catalogue does not change until then.")))
 	}
-	return v.Redirect(to, v.Success(look.Text("The plan is set. Its price holds from the next sale on.")))
+	return v.Redirect(to, v.Success(look.Text("Plan saved. The price applies from the next sale.")))
 }
 
 // compare fills in the preview: what changes, for how many subscribers, and whether a

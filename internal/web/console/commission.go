@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -20,7 +21,7 @@ import (
 func (c console) commissionRoutes() []web.Route {
 	const area = web.Console
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/console/commission", Area: area, Allow: everyone, Menu: look.Text("Commission"), Icon: "percent", Handle: c.showCommission},
+		{Method: http.MethodGet, Path: "/console/commission", Area: area, Allow: everyone, Keys: "g m", Menu: look.Text("Commission"), Icon: "percent", Handle: c.showCommission},
 		{Method: http.MethodGet, Path: "/console/commission/sums/{format}", Area: area, Allow: everyone, Handle: c.downloadSums},
 		{Method: http.MethodGet, Path: "/console/commission/lines/{format}", Area: area, Allow: everyone, Handle: c.downloadLines},
 		{Method: http.MethodPost, Path: "/console/commission/close", Area: area, Allow: whoMay(admin.CommissionClose), StepUp: true, Form: "/console/commission", Handle: c.closePeriod},
@@ -37,11 +38,17 @@ type commissionPage struct {
 	Operators []look.Choice
 	Operator  string
 	Groups    []commissionGroup
-	Count     int
-	Sales     money.Amount
-	Earned    money.Amount
+	// Count is that of the sales, Reversed of what was reversed; Sales and Earned are without that.
+	Count    int
+	Reversed int
+	Sales    money.Amount
+	Earned   money.Amount
+	// Reversals are those that were carried out in the month.
+	Reversals []reversalRow
 	Chart     []look.Point
-	Closed    []closedRow
+	// ChartBefore is the month before.
+	ChartBefore look.Earlier
+	Closed      []closedRow
 	// Running: the month is not over, and cannot be closed.
 	Running  bool
 	MayClose bool
@@ -59,6 +66,7 @@ type commissionGroup struct {
 	Name          string
 	Rows          []report.CommissionSum
 	Count         int
+	Reversals     int
 	Sales, Earned money.Amount
 	// Closed is when the month was closed for this operator; zero if it is open.
 	ClosedAt time.Time
@@ -112,14 +120,17 @@ func (c console) commission(v *web.Visit, month admin.Month, operatorID int64, p
 	wait := v.ByHTMX() || v.Query("sums") == "yes"
 	if !wait {
 		var err error
-		if wait, err = c.Reports.CommissionIsQuick(v.Context(), operatorID, month.Begins()); err != nil {
+		if wait, err = c.Reports.CommissionIsQuick(v.Context(), operatorID, month.Begins(), month.Begins().AddDate(0, -1, 0)); err != nil {
 			return err
 		}
 	}
-	var sums []report.CommissionSum
+	var sums, sumsBefore []report.CommissionSum
 	if wait {
 		var err error
 		if sums, err = c.Reports.Commission(v.Context(), operatorID, month.Begins()); err != nil {
+			return err
+		}
+		if sumsBefore, err = c.Reports.Commission(v.Context(), operatorID, month.Begins().AddDate(0, -1, 0)); err != nil {
 			return err
 		}
 	}
@@ -152,6 +163,13 @@ func (c console) commission(v *web.Visit, month admin.Month, operatorID int64, p
 		}
 	}
 	page.add(sums, closedAt)
+	if page.Reversals, err = c.reversalsOf(v, month, operatorID); err != nil {
+		return err
+	}
+	page.Chart, page.ChartBefore = planCharts(v, sums, sumsBefore)
+	if !page.Running {
+		page.ChartBefore.Change = monthChange(v, sums, sumsBefore)
+	}
 	page.AllClosed = !page.Running && !slices.ContainsFunc(operators, func(o subscription.Operator) bool {
 		return closedAt[o.ID].IsZero() && (operatorID == 0 || operatorID == o.ID) && o.CreatedAt.Before(month.Ends())
 	})
@@ -164,6 +182,15 @@ func (c console) commission(v *web.Visit, month admin.Month, operatorID int64, p
 	return v.Show("console/commission", page)
 }
 
+// reversalsOf lists what was reversed in a month.
+func (c console) reversalsOf(v *web.Visit, month admin.Month, operatorID int64) ([]reversalRow, error) {
+	reversals, err := c.service(v).Reversals(v.Context(), admin.ReversalFilter{From: month.Begins(), Before: month.Ends(), OperatorID: operatorID, Limit: reviewsShown})
+	if err != nil || len(reversals) == 0 {
+		return nil, err
+	}
+	return c.reversalRowsOf(v, reversals)
+}
+
 // add groups the sums, which come by operator, and adds them up.
 func (p *commissionPage) add(sums []report.CommissionSum, closedAt map[int64]time.Time) {
 	for _, sum := range sums {
@@ -172,12 +199,11 @@ func (p *commissionPage) add(sums []report.CommissionSum, closedAt map[int64]tim
 		}
 		group := &p.Groups[len(p.Groups)-1]
 		group.Rows = append(group.Rows, sum)
-		group.Count += sum.Count
+		group.Count, group.Reversals = group.Count+sum.Count, group.Reversals+sum.Reversals
 		group.Sales, group.Earned = group.Sales.Add(sum.Sales), group.Earned.Add(sum.Commission)
-		p.Count += sum.Count
+		p.Count, p.Reversed = p.Count+sum.Count, p.Reversed+sum.Reversals
 		p.Sales, p.Earned = p.Sales.Add(sum.Sales), p.Earned.Add(sum.Commission)
 	}
-	p.Chart = planChart(sums)
 }
 
 const (
@@ -187,25 +213,52 @@ const (
 	labelLength = 10
 )
 
-// planChart returns the chart of the plans that earned most, over all operators.
-func planChart(sums []report.CommissionSum) []look.Point {
+// planCharts returns the chart of the plans that earned most, over all operators, and the
+// same plans in the month before.
+func planCharts(v *web.Visit, sums, before []report.CommissionSum) ([]look.Point, look.Earlier) {
+	earned, earlier := byPlan(sums), byPlan(before)
+	plans := slices.SortedFunc(maps.Keys(earned), func(a, b string) int {
+		return cmp.Or(cmp.Compare(earned[b].Paise(), earned[a].Paise()), cmp.Compare(a, b))
+	})
 	var points []look.Point
-	at := map[string]int{}
-	for _, sum := range sums {
-		i, known := at[sum.PlanID]
-		if !known {
-			i = len(points)
-			at[sum.PlanID] = i
-			label := []rune(sum.PlanID)
-			if len(label) > labelLength {
-				label = append(label[:labelLength-1], '…')
-			}
-			points = append(points, look.Point{Label: string(label)})
+	was := look.Earlier{Name: v.T("Month before")}
+	for _, id := range plans[:min(len(plans), plansDrawn)] {
+		label := []rune(id)
+		if len(label) > labelLength {
+			label = append(label[:labelLength-1], '…')
 		}
-		points[i].Value += sum.Commission.Paise()
+		points = append(points, look.Point{Label: string(label), Value: earned[id].Paise()})
+		was.Points = append(was.Points, look.Point{Label: string(label), Value: earlier[id].Paise()})
 	}
-	slices.SortStableFunc(points, func(a, b look.Point) int { return cmp.Compare(b.Value, a.Value) })
-	return points[:min(len(points), plansDrawn)]
+	return points, was
+}
+
+// byPlan adds up commission by plan, over all operators.
+func byPlan(sums []report.CommissionSum) map[string]money.Amount {
+	plans := map[string]money.Amount{}
+	for _, sum := range sums {
+		plans[sum.PlanID] = plans[sum.PlanID].Add(sum.Commission)
+	}
+	return plans
+}
+
+// monthChange compares the commission of all plans with that of the month before.
+func monthChange(v *web.Visit, sums, before []report.CommissionSum) string {
+	total := func(sums []report.CommissionSum) (paise int64) {
+		for _, sum := range sums {
+			paise += sum.Commission.Paise()
+		}
+		return paise
+	}
+	switch percent, known := look.Change(total(sums), total(before)); {
+	case !known:
+		return v.T("All plans together: nothing in the month before.")
+	case percent > 0:
+		return v.T("All plans together: %s more than in the month before.", look.Count(percent)+"%")
+	case percent < 0:
+		return v.T("All plans together: %s less than in the month before.", look.Count(-percent)+"%")
+	}
+	return v.T("All plans together: as much as in the month before.")
 }
 
 func (c console) closePeriod(v *web.Visit) error {

@@ -36,12 +36,12 @@ func (c console) downloadSums(v *web.Visit) error {
 	table, err := startSheet(v, "commission-"+month.String(),
 		sheet.Column{Title: look.Text("Month")}, sheet.Column{Title: look.Text("Operator id"), Kind: sheet.Number}, sheet.Column{Title: look.Text("Operator")},
 		sheet.Column{Title: look.Text("Plan id")}, sheet.Column{Title: look.Text("Plan")}, sheet.Column{Title: look.Text("Operations"), Kind: sheet.Number},
-		sheet.Column{Title: look.Text("Sales"), Kind: sheet.Rupees}, sheet.Column{Title: look.Text("Commission"), Kind: sheet.Rupees})
+		sheet.Column{Title: look.Text("Sales"), Kind: sheet.Rupees}, sheet.Column{Title: look.Text("Commission"), Kind: sheet.Rupees}, sheet.Column{Title: look.Text("Reversals"), Kind: sheet.Number})
 	if err != nil {
 		return err
 	}
 	for _, sum := range sums {
-		if err := table.Row(month.String(), sum.OperatorID, sum.OperatorName, sum.PlanID, sum.PlanName, sum.Count, sum.Sales, sum.Commission); err != nil {
+		if err := table.Row(month.String(), sum.OperatorID, sum.OperatorName, sum.PlanID, sum.PlanName, sum.Count, sum.Sales, sum.Commission, sum.Reversals); err != nil {
 			return err
 		}
 	}

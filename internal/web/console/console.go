@@ -39,7 +39,11 @@ type Config struct {
 	Limits admin.Limits
 	// MaxMonths is the longest term of a plan.
 	MaxMonths int
-	Reports   *report.Service
+	// ReversalAge is until how long after its success an operation can be reversed.
+	ReversalAge time.Duration
+	// ReversalWait is how long the provider is asked about a reversal before staff can settle it.
+	ReversalWait time.Duration
+	Reports      *report.Service
 	// Requests reads when a key was used last, and which requests were refused.
 	Requests *requestlog.Log
 	// Provider is the provider of the catalogue.
@@ -47,6 +51,8 @@ type Config struct {
 	// Failures returns the requests that failed to authenticate at this node, Node.
 	Failures FailedAuthentications
 	Node     string
+	// Compare compares the provider's orders with the store's.
+	Compare Comparer
 	// Health checks this node and the installation.
 	Health func(context.Context) admin.Health
 	Now    func() time.Time
@@ -59,20 +65,24 @@ func Routes(config Config) []web.Route {
 	c := console{config}
 	return slices.Concat(
 		[]web.Route{
-			{Method: http.MethodGet, Path: "/console/", Area: web.Console, Allow: everyone, Menu: look.Text("Home"), Icon: "house", Handle: c.home},
+			{Method: http.MethodGet, Path: "/console/", Area: web.Console, Allow: everyone, Keys: "g h", Menu: look.Text("Home"), Icon: "house", Handle: c.home},
 		},
 		c.operatorRoutes(),
 		c.reviewRoutes(),
+		c.reversalRoutes(),
 		c.approvalRoutes(),
+		c.paymentRoutes(),
 		c.walletRoutes(),
 		c.keyRoutes(),
 		c.whitelistRoutes(),
 		c.catalogueRoutes(),
 		c.commissionRoutes(),
+		c.reconcileRoutes(),
 		c.loginRoutes(),
 		c.auditLogRoutes(),
 		c.failedAuthRoutes(),
 		c.healthRoutes(),
+		c.searchRoutes(),
 	)
 }
 
@@ -108,7 +118,7 @@ func guarded(action admin.Action, path, form string, handle func(*web.Visit) err
 
 // service returns the admin service for the visitor, with their name, role and address.
 func (c console) service(v *web.Visit) *admin.Service {
-	service := admin.NewService(c.Store, c.Vault, v.Actor(), c.Now).WithMaxPlanMonths(c.MaxMonths).WithRole(admin.Role(v.Session.Person.Role), c.Limits).WithOrigin(v.Address)
+	service := admin.NewService(c.Store, c.Vault, v.Actor(), c.Now).WithMaxPlanMonths(c.MaxMonths).WithReversalAge(c.ReversalAge).WithReversalWait(c.ReversalWait).WithRole(admin.Role(v.Session.Person.Role), c.Limits).WithOrigin(v.Address)
 	if !v.Session.Fresh(v.Now) {
 		service = service.WithoutStepUp()
 	}
@@ -145,6 +155,11 @@ func Badges(config Config) func(v *web.Visit, path string) int {
 			open, err := c.service(v).Proposals(v.Context(), admin.ProposalFilter{Open: true, Limit: proposalRows})
 			if err == nil {
 				return len(open)
+			}
+		case paymentsPath:
+			open, _, err := c.service(v).OpenAnnouncements(v.Context())
+			if err == nil {
+				return open
 			}
 		case "/console/review":
 			totals, err := c.Reports.Totals(v.Context())

@@ -21,7 +21,7 @@ const failedAuthPath = "/console/failed-authentication"
 
 func (c console) failedAuthRoutes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Path: failedAuthPath, Area: web.Console, Allow: everyone, Menu: look.Text("Failed authentication"), Icon: "ban", Handle: c.showFailedAuth},
+		{Method: http.MethodGet, Path: failedAuthPath, Area: web.Console, Allow: everyone, Keys: "g f", Menu: look.Text("Failed authentication"), Icon: "ban", Handle: c.showFailedAuth},
 	}
 }
 

@@ -62,7 +62,7 @@ func (f *form) amount(field string) money.Amount {
 	text := strings.NewReplacer(",", "", "₹", "", " ", "", "−", "-", "\u00a0", "").Replace(f.v.Field(field))
 	value, err := money.Parse(strings.TrimPrefix(text, "+"))
 	if err != nil {
-		f.wrong(field, f.v.T("Write an amount in rupees, such as 5000.00."))
+		f.wrong(field, f.v.T("Enter an amount in rupees, such as 5000.00."))
 	}
 	return value
 }
@@ -71,7 +71,7 @@ func (f *form) amount(field string) money.Amount {
 func (f *form) positive(field string) money.Amount {
 	value := f.amount(field)
 	if f.Errors[field] == "" && !value.IsPositive() {
-		f.wrong(field, f.v.T("Give an amount above zero."))
+		f.wrong(field, f.v.T("Enter an amount above zero."))
 	}
 	return value
 }
@@ -80,7 +80,7 @@ func (f *form) positive(field string) money.Amount {
 func (f *form) number(field string, least, most int) int {
 	n, err := strconv.Atoi(strings.ReplaceAll(f.v.Field(field), ",", ""))
 	if err != nil || n < least || n > most {
-		f.wrong(field, f.v.T("Write a whole number from %s to %s.", look.Count(int64(least)), look.Count(int64(most))))
+		f.wrong(field, f.v.T("Enter a whole number from %s to %s.", look.Count(int64(least)), look.Count(int64(most))))
 	}
 	return n
 }
@@ -89,7 +89,7 @@ func (f *form) number(field string, least, most int) int {
 func (f *form) basisPoints(field string) int {
 	value, err := money.Parse(strings.TrimSpace(strings.TrimSuffix(f.v.Field(field), "%")))
 	if err != nil || value.IsNegative() || money.Paise(100_00).Less(value) {
-		f.wrong(field, f.v.T("Write a percentage from 0 to 100, such as 2.5."))
+		f.wrong(field, f.v.T("Enter a percentage from 0 to 100, such as 2.5."))
 		return 0
 	}
 	return int(value.Paise())
@@ -99,7 +99,7 @@ func (f *form) basisPoints(field string) int {
 func (f *form) text(field string) string {
 	value := f.v.Field(field)
 	if value == "" {
-		f.wrong(field, f.v.T("This is needed."))
+		f.wrong(field, f.v.T("This is required."))
 	}
 	return value
 }

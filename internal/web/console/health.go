@@ -13,14 +13,34 @@ import (
 // healthRoutes are the page on the state of the provider, this node and the ledger.
 func (c console) healthRoutes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/console/health", Area: web.Console, Allow: everyone, Menu: look.Text("Health"), Icon: "activity", Handle: c.showHealth},
+		{Method: http.MethodGet, Path: "/console/health", Area: web.Console, Allow: everyone, Keys: "g e", Menu: look.Text("Health"), Icon: "activity", Handle: c.showHealth},
 	}
 }
 
-type healthPage struct {
+// healthState is the health with what home and the health page say about it.
+type healthState struct {
 	admin.Health
 	// Well: nothing needs attention.
-	Well    bool
+	Well bool
+	// Failed is how many of the provider's last calls failed, since the last one that did not;
+	// LastCall is when this node made the last one, zero if it made none.
+	Failed   int
+	LastCall time.Time
+}
+
+func stateOfHealth(h admin.Health) healthState {
+	state := healthState{Health: h, Failed: failedLast(h.Provider.Recent)}
+	if len(h.Provider.Recent) > 0 {
+		state.LastCall = h.Provider.Recent[0].At
+	}
+	state.Well = h.StoreProblem == "" && !h.Provider.Down && state.Failed == 0 && !h.Restore.Open && h.Provider.PricesVerified && h.OverdueReviews == 0 && !h.Maintenance.On &&
+		h.Audit.Violations == 0 && h.Audit.Problem == "" &&
+		!h.Certificate.Expired && !h.Certificate.Expiring && !h.Certificate.Missing && h.Certificate.Problem == "" && h.Certificate.OpenKeyMode == ""
+	return state
+}
+
+type healthPage struct {
+	healthState
 	Answers []providerAnswer
 	// Every is the pause between two audits, as text.
 	Every string
@@ -37,11 +57,13 @@ var questionNames = map[string]string{
 	"activate":       look.Text("Activate"),
 	"renew":          look.Text("Renew"),
 	"advance_renew":  look.Text("Book in advance"),
-	"reset_password": look.Text("Reset a password"),
-	"status":         look.Text("What became of an order"),
-	"void":           look.Text("Take an order back"),
+	"reset_password": look.Text("Password reset"),
+	"contact":        look.Text("Change of contact data"),
+	"status":         look.Text("Status check"),
+	"void":           look.Text("Order cancellation"),
+	"reverse":        look.Text("Undo an order"),
 	"catalogue":      look.Text("Price list"),
-	"probe":          look.Text("Are you there"),
+	"probe":          look.Text("Probe"),
 }
 
 // questionName returns a call's name in English, or the stored name if it has none.
@@ -50,22 +72,23 @@ func questionName(what string) string { return cmp.Or(questionNames[what], what)
 // causeNames are the results of provider calls.
 var causeNames = map[string]string{
 	"answered":           look.Text("Answered"),
-	"undecided":          look.Text("Cannot say yet"),
-	"unreachable":        look.Text("Not reached"),
+	"undecided":          look.Text("Not known yet"),
+	"unreachable":        look.Text("Not reachable"),
 	"certificate":        look.Text("Certificate not accepted"),
-	"timed_out":          look.Text("No answer in time"),
+	"timed_out":          look.Text("Timed out"),
 	"interrupted":        look.Text("Connection lost"),
-	"unavailable":        look.Text("Out of order there"),
-	"contract_violation": look.Text("Answer not understood"),
+	"unavailable":        look.Text("Provider reported an error"),
+	"contract_violation": look.Text("Invalid response"),
 }
 
 func (c console) showHealth(v *web.Visit) error {
 	health := c.Health(v.Context())
-	page := healthPage{Health: health, Every: span(health.Audit.Every)}
-	page.Well = health.StoreProblem == "" && !health.Provider.Down && health.Provider.PricesVerified && health.OverdueReviews == 0 && !health.Maintenance.On &&
-		health.Audit.Violations == 0 && health.Audit.Problem == "" &&
-		!health.Certificate.Expired && !health.Certificate.Expiring && health.Certificate.OpenKeyMode == ""
+	page := healthPage{healthState: stateOfHealth(health), Every: span(health.Audit.Every)}
 	for _, one := range health.Provider.Recent {
+		if one.What == "probe" && one.Cause == "undecided" {
+			// It asks about an order that does not exist, so this is the answer it expects.
+			one.Cause, one.Answered = "answered", true
+		}
 		page.Answers = append(page.Answers, providerAnswer{
 			one, questionName(one.What), cmp.Or(causeNames[one.Cause], one.Cause),
 		})
@@ -74,6 +97,17 @@ func (c console) showHealth(v *web.Visit) error {
 		return v.ShowPart("console/health", "state", page)
 	}
 	return v.Show("console/health", page)
+}
+
+// failedLast counts the calls that failed since the last one that did not. "Undecided" is a
+// reply: the provider was reached, and the order is asked about again.
+func failedLast(recent []admin.ProviderAnswer) int {
+	for i, call := range recent {
+		if call.Answered || call.Cause == "undecided" {
+			return i
+		}
+	}
+	return len(recent)
 }
 
 // span formats a duration without zero parts: 1m, not 1m0s.

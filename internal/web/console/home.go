@@ -21,9 +21,11 @@ const (
 type homePage struct {
 	Name    string
 	Totals  report.Totals
-	Health  admin.Health
+	Health  healthState
 	Reviews []report.Review
 	Waiting []proposal
+	// Reversals is how many wait for a person.
+	Reversals int
 	// Low are the operators with a low balance, lowest first; LowCount is their number.
 	Low      []report.Account
 	LowCount int
@@ -33,18 +35,27 @@ type homePage struct {
 
 // Calm reports whether nothing needs attention.
 func (p homePage) Calm() bool {
-	return len(p.Waiting) == 0 && p.Totals.NeedPerson == 0 && p.Health.OverdueReviews == 0 && p.Totals.OpenExceptions == 0 &&
-		p.Totals.MissingAddons == 0 && !p.Health.Provider.Down && p.Health.Audit.Violations == 0
+	return len(p.Waiting) == 0 && p.Reversals == 0 && p.Totals.NeedPerson == 0 && p.Totals.OpenExceptions == 0 &&
+		p.Totals.MissingAddons == 0 && p.Health.Well
 }
 
 func (c console) home(v *web.Visit) error {
-	data := homePage{Name: v.Session.Person.Name, Health: c.Health(v.Context()), rights: rightsOf(v)}
+	data := homePage{Name: v.Session.Person.Name, Health: stateOfHealth(c.Health(v.Context())), rights: rightsOf(v)}
 	var err error
 	if data.Totals, err = c.Reports.Totals(v.Context()); err != nil {
 		return err
 	}
 	if data.Reviews, err = c.Reports.Reviews(v.Context(), homeReviews); err != nil {
 		return err
+	}
+	reversals, err := c.openReversals(v)
+	if err != nil {
+		return err
+	}
+	for _, r := range reversals {
+		if r.NeedsPerson && !r.Proposed {
+			data.Reversals++
+		}
 	}
 	service := c.service(v)
 	open, err := service.Proposals(v.Context(), admin.ProposalFilter{Open: true, Limit: proposalRows})

@@ -251,7 +251,7 @@ func (c console) permitKey(v *web.Visit) error {
 		if err := c.service(v).PermitKey(lasting(v), key.ID, permissions); err != nil {
 			return err
 		}
-		return v.Redirect(key.Path(), v.Success("Changed. The key may do this and nothing else from now on."))
+		return v.Redirect(key.Path(), v.Success("Changed. The key's new permissions apply immediately."))
 	})
 }
 
@@ -260,6 +260,6 @@ func (c console) revokeKey(v *web.Visit) error {
 		if err := c.service(v).RevokeKey(lasting(v), key.ID); err != nil {
 			return err
 		}
-		return v.Redirect(head.Path()+"/keys", v.Success("Key %s is revoked: it opens nothing any more.", key.Hint))
+		return v.Redirect(head.Path()+"/keys", v.Success("Key %s is revoked and no longer works.", key.Hint))
 	})
 }

@@ -16,7 +16,7 @@ const staffPath = "/console/staff"
 func (c console) loginRoutes() []web.Route {
 	const ofOperator = "/console/operators/{id}/logins"
 	routes := []web.Route{
-		{Method: http.MethodGet, Path: staffPath, Area: web.Console, Allow: everyone, Menu: look.Text("Staff"), Icon: "users", Handle: c.showStaff},
+		{Method: http.MethodGet, Path: staffPath, Area: web.Console, Allow: everyone, Keys: "g s", Menu: look.Text("Staff"), Icon: "users", Handle: c.showStaff},
 		guarded(admin.LoginCreate, staffPath, "", c.createStaff),
 		{Method: http.MethodGet, Path: ofOperator, Area: web.Console, Allow: everyone, Handle: c.showLogins},
 		guarded(admin.LoginCreate, ofOperator, "", c.createLogin),
@@ -147,7 +147,7 @@ func (c console) create(v *web.Visit, made admin.NewLogin, back string, show fun
 	made.Name, made.Username = f.text("name"), f.text("username")
 	if made.Username != "" {
 		if _, ok := login.FoldUsername(made.Username); !ok {
-			f.wrong("username", v.T("Write 3 to 64 of a-z, 0-9 and . _ - @"))
+			f.wrong("username", v.T("Enter 3 to 64 of a-z, 0-9 and . _ - @"))
 		}
 	}
 	if made.Role == "" {
@@ -170,9 +170,9 @@ func (c console) create(v *web.Visit, made admin.NewLogin, back string, show fun
 // waits redirects to the open proposal about a login.
 func waits(v *web.Visit, outcome admin.ActionResult) error {
 	if outcome.Already {
-		return v.Redirect(approvalsPath, v.Info("The same was proposed before and still waits for a second person. Nothing was added."))
+		return v.Redirect(approvalsPath, v.Info("The same proposal already needs a second approval. Nothing was added."))
 	}
-	return v.Redirect(approvalsPath, v.Info("Your proposal waits for another administrator. Nothing is changed until they approve it."))
+	return v.Redirect(approvalsPath, v.Info("Your proposal needs the approval of another administrator. Nothing changes until then."))
 }
 
 type loginPage struct {
@@ -267,7 +267,7 @@ func (c console) setRole(v *web.Visit) error {
 	role := login.Role(v.Field("role"))
 	return c.onLogin(v, newForm(v, "role"), func(p login.Person) error {
 		if p.ID == v.Session.Person.ID {
-			return admin.Refuse("nobody changes their own role")
+			return admin.Refuse("you cannot change your own role")
 		}
 		outcome, err := c.service(v).SubmitRole(lasting(v), p.ID, role)
 		if err != nil {
@@ -276,7 +276,7 @@ func (c console) setRole(v *web.Visit) error {
 		if outcome.Waits() {
 			return waits(v, outcome)
 		}
-		return v.Redirect(shownLogin{p}.Path(), v.Success("Changed. It holds from now on, also where they are signed in."))
+		return v.Redirect(shownLogin{p}.Path(), v.Success("Changed. It applies immediately, also where they are signed in."))
 	})
 }
 
@@ -285,10 +285,10 @@ func (c console) setAccess(v *web.Visit) error {
 	return c.onLogin(v, newForm(v, "access"), func(p login.Person) error {
 		notice := v.Success("%s can sign in again.", p.Username)
 		if disabled {
-			notice = v.Success("%s is switched off and signed out everywhere.", p.Username)
+			notice = v.Success("%s is disabled and signed out everywhere.", p.Username)
 		}
 		if disabled && p.ID == v.Session.Person.ID {
-			return admin.Refuse("nobody switches their own login off")
+			return admin.Refuse("you cannot disable your own login")
 		}
 		return c.changeLogin(v, p, admin.LoginChange{Disabled: &disabled}, notice)
 	})
@@ -331,6 +331,6 @@ func (c console) resetSecondFactor(v *web.Visit) error {
 		if outcome.Waits() {
 			return waits(v, outcome)
 		}
-		return v.Redirect(shownLogin{p}.Path(), v.Success("The second factor of %s is taken away, and they are signed out everywhere.", p.Username))
+		return v.Redirect(shownLogin{p}.Path(), v.Success("The second factor of %s was removed, and they were signed out everywhere.", p.Username))
 	})
 }

@@ -20,7 +20,7 @@ func (f *form) Once(name string) string {
 func (f *form) once() string {
 	voucher, brought := f.v.Voucher()
 	if !brought {
-		f.Problem = f.v.T("The form was not complete. Fill it in once more.")
+		f.Problem = f.v.T("The form was incomplete. Fill it in again.")
 	}
 	return voucher
 }
@@ -55,10 +55,14 @@ type donePage struct {
 // then and cannot be shown again.
 func (c console) showDone(v *web.Visit, first admin.AuditEntry) error {
 	_, id, _ := strings.Cut(first.Subject, " ")
-	page := donePage{Entry: auditedEntry{shownEntry: shownEntry{first}}}
+	entry, err := c.audited(v, first)
+	if err != nil {
+		return err
+	}
+	page := donePage{Entry: entry}
 	switch admin.Action(first.Action) {
 	case admin.OperatorCreate:
-		return v.Redirect(operatorPath(first.OperatorID), v.Info("This form was sent before, and the operator was made then. It was not made twice."))
+		return v.Redirect(operatorPath(first.OperatorID), v.Info("This form was already sent, and the operator was created then. It was not created twice."))
 	case admin.KeyIssue, admin.KeyRotate:
 		page.Key, page.Path = true, operatorPath(first.OperatorID)+"/keys/"+id
 	case admin.LoginCreate, admin.LoginResetPassword:
@@ -67,7 +71,7 @@ func (c console) showDone(v *web.Visit, first admin.AuditEntry) error {
 			page.Path = operatorPath(first.OperatorID) + "/logins/" + id
 		}
 	case admin.WalletAdjust, admin.ProposalMake:
-		return v.Redirect(operatorPath(first.OperatorID)+"/wallet", v.Info("This form was sent before, and was carried out or proposed then. Nothing was moved now."))
+		return v.Redirect(operatorPath(first.OperatorID)+"/wallet", v.Info("This form was already sent and carried out or proposed. No money was moved now."))
 	}
 	return v.Show("console/done", page)
 }

@@ -64,7 +64,7 @@ func (c console) deleteOperator(v *web.Visit) error {
 		}
 		return c.deletePage(v, f)
 	}
-	return v.Redirect(head.Path(), v.Success("%s is deleted. Its keys and logins open nothing any more; its records stay.", head.Name))
+	return v.Redirect(head.Path(), v.Success("%s is deleted. Its keys and logins no longer work; its records are kept.", head.Name))
 }
 
 // undeleteOperator restores a deleted account.

@@ -2,9 +2,7 @@ package console
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/money"
@@ -17,14 +15,15 @@ import (
 func (c console) operatorRoutes() []web.Route {
 	const one = "/console/operators/{id}"
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/console/operators", Area: web.Console, Allow: everyone, Menu: look.Text("Operators"), Icon: "building-2", Handle: c.operators},
-		{Method: http.MethodGet, Path: "/console/new-operator", Area: web.Console, Allow: whoMay(admin.OperatorCreate), Under: "/console/operators", Handle: c.newOperator},
+		{Method: http.MethodGet, Path: "/console/operators", Area: web.Console, Allow: everyone, Keys: "g o", Menu: look.Text("Operators"), Icon: "building-2", Handle: c.operators},
+		{Method: http.MethodGet, Path: "/console/new-operator", Area: web.Console, Allow: whoMay(admin.OperatorCreate), Keys: "n", KeysText: look.Text("New operator"), Under: "/console/operators", Handle: c.newOperator},
 		actionRoute(admin.OperatorCreate, "/console/new-operator", "", c.createOperator),
 		{Method: http.MethodGet, Path: one, Area: web.Console, Allow: everyone, Handle: c.showOperator},
 		actionRoute(admin.OperatorSet, one+"/status", one, c.setStatus),
 		actionRoute(admin.OperatorSet, one+"/api", one, c.setAPI),
 		actionRoute(admin.OperatorSet, one+"/rate-limit", one, c.setRateLimit),
 		actionRoute(admin.OperatorSet, one+"/low-balance", one, c.setLowBalance),
+		actionRoute(admin.OperatorSet, one+"/receipt-details", one, c.setReceiptDetails),
 		guarded(admin.OperatorSet, one+"/second-factor", one, c.setSecondFactor),
 		guarded(admin.OperatorSet, one+"/commission", one, c.setCommission),
 		{Method: http.MethodGet, Path: one + "/delete", Area: web.Console, Allow: whoMay(admin.OperatorDelete), Handle: c.showDelete},
@@ -34,7 +33,7 @@ func (c console) operatorRoutes() []web.Route {
 }
 
 // accountRows is the number of operators on a page.
-const accountRows = 50
+const accountRows = web.PageRows
 
 type operatorsPage struct {
 	Search, Status string
@@ -88,7 +87,7 @@ func (c console) createOperator(v *web.Visit) error {
 	if err != nil {
 		return c.undone(v, service, f, err, show)
 	}
-	return v.Redirect(operatorPath(made.ID), v.Success("%s is there. Next: a login, a key, and the addresses that it calls from.", made.Name))
+	return v.Redirect(operatorPath(made.ID), v.Success("%s was created. Next: create a login, issue a key and add the addresses it calls from.", made.Name))
 }
 
 // recentEntries is the number of audit entries on an operator's page.
@@ -123,7 +122,7 @@ func (c console) operatorPage(v *web.Visit, f *form) error {
 		return err
 	}
 	for _, entry := range recent.Entries {
-		data.Entries = append(data.Entries, shownEntry{entry})
+		data.Entries = append(data.Entries, shownEntry{entry, v.Who})
 	}
 	if !f.ok() {
 		return again(v, "console/operator", data)
@@ -153,7 +152,7 @@ func (c console) change(v *web.Visit, name string, read func(*form) admin.Operat
 		}
 		return c.operatorPage(v, f)
 	}
-	return v.Redirect(operatorPath(changed.ID), v.Success("Changed. The new setting holds from now on, on every node."))
+	return v.Redirect(operatorPath(changed.ID), v.Success("Changed. The new setting applies immediately, on every node."))
 }
 
 func (c console) setStatus(v *web.Visit) error {
@@ -184,6 +183,13 @@ func (c console) setLowBalance(v *web.Visit) error {
 	})
 }
 
+func (c console) setReceiptDetails(v *web.Visit) error {
+	return c.change(v, "receipt-details", func(*form) admin.OperatorChange {
+		address, gstin := v.Field("address"), subscription.ReadGSTIN(v.Field("gstin"))
+		return admin.OperatorChange{Address: &address, GSTIN: &gstin}
+	})
+}
+
 func (c console) setSecondFactor(v *web.Visit) error {
 	return c.change(v, "second-factor", func(f *form) admin.OperatorChange {
 		required := v.Field("second_factor") == "required"
@@ -199,13 +205,4 @@ func (c console) setCommission(v *web.Visit) error {
 		rate := f.basisPoints("commission")
 		return admin.OperatorChange{CommissionBPS: &rate}
 	})
-}
-
-// who formats an actor as the person's name, followed by the channel.
-func who(actor string) string {
-	channel, name, found := strings.Cut(actor, ":")
-	if !found {
-		return actor
-	}
-	return fmt.Sprintf("%s (%s)", name, channel)
 }

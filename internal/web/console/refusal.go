@@ -20,7 +20,7 @@ func told(v *web.Visit, err error) string {
 	if !errors.As(err, &refused) {
 		return ""
 	}
-	return v.T("This was not done: %s", sentence(v, say(v, refused)))
+	return v.T("This could not be done: %s", sentence(v, say(v, refused)))
 }
 
 // refused reports whether an error is a refusal that the user can act on.
@@ -82,7 +82,7 @@ var stateTexts = map[any]string{
 	admin.ProposalApproved:  look.Text("approved"),
 	admin.ProposalDeclined:  look.Text("declined"),
 	admin.ProposalWithdrawn: look.Text("withdrawn"),
-	operation.Processing:    look.Text("under way"),
+	operation.Processing:    look.Text("in progress"),
 	operation.Success:       look.Text("carried out"),
 	operation.Failed:        look.Text("not carried out"),
 	operation.NeedsReview:   look.Text("in review"),

@@ -18,7 +18,7 @@ const reviewedPath = "/console/review/operations/"
 func (c console) reviewRoutes() []web.Route {
 	const area, form = web.Console, reviewedPath + "{id}"
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/console/review", Area: area, Allow: everyone, Menu: look.Text("Review queue"), Icon: "scale", Handle: c.showReviews},
+		{Method: http.MethodGet, Path: "/console/review", Area: area, Allow: everyone, Keys: "g r", Menu: look.Text("Review queue"), Icon: "scale", Handle: c.showReviews},
 		{Method: http.MethodGet, Path: "/console/review/addons", Area: area, Allow: everyone, Handle: c.showAddons},
 		{Method: http.MethodGet, Path: "/console/review/exceptions", Area: area, Allow: everyone, Handle: c.showExceptions},
 		{Method: http.MethodPost, Path: "/console/review/exceptions/{exception}/close", Area: area, Allow: whoMay(admin.ExceptionClose), Form: "/console/review/exceptions", Handle: c.closeException},
@@ -44,6 +44,7 @@ const reviewsShown = 500
 type reviewTabs struct {
 	Here                         string
 	Reviews, Addons, Exceptions  int
+	Reversals                    int
 	Overdue, NeedPerson, Waiting int
 }
 
@@ -53,6 +54,8 @@ type reviewPage struct {
 	// Oldest is the start of the longest review.
 	Oldest time.Time
 	More   bool
+	// Reversals are those without an outcome, oldest first.
+	Reversals []reversalRow
 }
 
 // reviewRow is an operation in review.
@@ -80,6 +83,9 @@ func (c console) showReviews(v *web.Visit) error {
 		return err
 	}
 	page := reviewPage{Tabs: tabs, More: tabs.Reviews > len(reviews)}
+	if page.Reversals, err = c.openReversals(v); err != nil {
+		return err
+	}
 	for _, review := range reviews {
 		_, proposed := proposals[review.ID]
 		page.Rows = append(page.Rows, reviewRow{Review: review, Overdue: review.Overdue(v.Now), Proposed: proposed})
@@ -103,14 +109,18 @@ func (c console) reviewTabs(v *web.Visit, here string) (tabs reviewTabs, err err
 	if err != nil {
 		return tabs, err
 	}
+	reversals, err := c.service(v).Reversals(v.Context(), admin.ReversalFilter{Open: true, Limit: reviewsShown})
+	if err != nil {
+		return tabs, err
+	}
 	waiting, err := c.openSettlements(v)
 	return reviewTabs{
 		Here: here, Reviews: totals.InReview, Addons: totals.MissingAddons, Exceptions: totals.OpenExceptions,
-		Overdue: len(overdue), NeedPerson: totals.NeedPerson, Waiting: len(waiting),
+		Reversals: len(reversals), Overdue: len(overdue), NeedPerson: totals.NeedPerson, Waiting: len(waiting),
 	}, err
 }
 
-// openSettlements returns the open proposals to settle, by operation.
+// openSettlements returns the open proposals to settle, by operation or reversal.
 func (c console) openSettlements(v *web.Visit) (map[string]admin.Proposal, error) {
 	open, err := c.service(v).Proposals(v.Context(), admin.ProposalFilter{Open: true, Limit: 1000})
 	found := map[string]admin.Proposal{}
@@ -130,6 +140,8 @@ type addonsPage struct {
 type addonRow struct {
 	operation.Operation
 	OperatorName string
+	// Calls is how often the provider was called about the add-on.
+	Calls int
 }
 
 // Href is where the operation's page stands.
@@ -148,10 +160,18 @@ func (c console) showAddons(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
+	var ids []string
+	for _, op := range missing {
+		ids = append(ids, op.ID)
+	}
+	calls, err := c.service(v).AddonCalls(v.Context(), ids)
+	if err != nil {
+		return err
+	}
 	page := addonsPage{Tabs: tabs}
 	page.Tabs.Addons = len(missing)
 	for _, op := range missing {
-		page.Rows = append(page.Rows, addonRow{op, names[op.OperatorID]})
+		page.Rows = append(page.Rows, addonRow{op, names[op.OperatorID], calls[op.ID]})
 	}
 	return v.Show("console/review-addons", page)
 }
@@ -187,27 +207,31 @@ func (r exceptionRow) Href() string { return reviewedAddress(r.TransactionID) }
 var exceptionTexts = map[operation.ExceptionKind]struct{ title, meaning string }{
 	operation.LateSuccess: {
 		look.Text("Late success"),
-		look.Text("It was refunded, and then the provider said that it had carried it out. The subscriber has what nobody paid for: have it undone, or charge it."),
+		look.Text("It was refunded, but then the provider said that it had carried it out. The subscriber has a plan that nobody paid for: have it reversed, or charge it."),
 	},
 	operation.RejectedAfterSuccess: {
 		look.Text("Rejected after success"),
-		look.Text("It was charged, and the provider says that it never carried it out. The subscriber may have paid for nothing: ask the provider, and refund it or have it carried out."),
+		look.Text("It was charged, but the provider says that it never carried it out. Ask the provider, then refund it or have it carried out."),
 	},
 	operation.DuplicateEffect: {
 		look.Text("Carried out twice"),
-		look.Text("The provider names two transactions of its own for one operation. Ask it to undo one of them."),
+		look.Text("The provider reports two transactions for one operation. Ask it to reverse one of them."),
 	},
 	operation.AddonContradiction: {
-		look.Text("Add-on contradicted"),
-		look.Text("The provider says of the add-on what does not fit how it stands: it was closed as missing and then delivered, or both confirmed and rejected. Ask the provider what the subscriber has."),
+		look.Text("Conflicting add-on replies"),
+		look.Text("The provider's replies about the add-on conflict: it was closed as missing and then delivered, or both confirmed and rejected. Ask the provider what the subscriber has."),
 	},
 	operation.VoidUnanswered: {
 		look.Text("Void not answered"),
-		look.Text("A person refunded it, and the provider never answered that it will not carry it out. Ask the provider whether it did."),
+		look.Text("Staff refunded it, and the provider never confirmed that it will not carry it out. Ask the provider whether it did."),
+	},
+	operation.ReversalContradiction: {
+		look.Text("Reversal contradicted"),
+		look.Text("The provider's reply to a reversal came after it was settled, and says the opposite. Ask the provider what the subscriber has, and correct the wallet."),
 	},
 	operation.WrongAnswer: {
 		look.Text("Wrong answer"),
-		look.Text("The provider answered as if it had been asked something else. Ask it what it has done."),
+		look.Text("The provider's response does not match the request. Ask it what it did."),
 	},
 }
 

@@ -30,6 +30,8 @@ type reviewedPage struct {
 	Second                            string
 	MaySettle, MayDecide, MayEndAddon bool
 	Exceptions                        []exceptionRow
+	Timeline                          []timelineStep
+	Reversal                          reversalPart
 
 	// The values of a refused form, and the reason.
 	Form                    settleForm
@@ -40,6 +42,16 @@ type reviewedPage struct {
 
 // Question returns the kind of call in English.
 func (p reviewedPage) Question() string { return questionName(string(p.Kind)) }
+
+// AddonCalls counts the provider calls about the add-on.
+func (p reviewedPage) AddonCalls() (count int) {
+	for _, call := range p.Calls {
+		if call.Component == p.Addon {
+			count++
+		}
+	}
+	return count
+}
 
 // askedCall is a provider call.
 type askedCall struct{ admin.OperationCall }
@@ -81,6 +93,7 @@ func (c console) reviewed(v *web.Visit, page reviewedPage) error {
 		page.Earlier = append(page.Earlier, askedCall{call})
 	}
 	page.Latest, page.Earlier = page.Earlier[:min(len(page.Earlier), callsShown)], page.Earlier[min(len(page.Earlier), callsShown):]
+	page.Timeline = timeline(v, history)
 	page.InReview = history.State == operation.NeedsReview
 	page.Overdue = page.InReview && v.Now.Sub(history.ReviewSince) >= admin.ReviewDue
 	second, err := service.NeedsApproval(v.Context(), history.OperatorID, history.Amount)
@@ -88,6 +101,9 @@ func (c console) reviewed(v *web.Visit, page reviewedPage) error {
 		return err
 	}
 	page.Second = whyText(v, second)
+	if page.Reversal, err = c.reversalPart(v, history, page.Reversal); err != nil {
+		return err
+	}
 	page.MaySettle, page.MayDecide, page.MayEndAddon = may(v, admin.ReviewSettle), may(v, admin.ProposalApprove), may(v, admin.AddonClose)
 	if proposal, there := waiting[history.ID]; there {
 		page.Proposal, page.Own = &proposal, proposal.Maker == v.Actor()
@@ -104,11 +120,11 @@ func (c console) reviewed(v *web.Visit, page reviewedPage) error {
 		}
 	}
 	page.Form.Verdict, page.Form.Reason = v.FormValue("verdict", ""), v.FormValue("reason", "")
-	if page.Problem != "" || page.AddonProblem != "" || page.DismissProblem != "" || len(page.Form.Problems) > 0 {
+	if page.Problem != "" || page.AddonProblem != "" || page.DismissProblem != "" || page.Reversal.Problem != "" || page.Reversal.SettleProblem != "" || len(page.Reversal.Settle.Problems) > 0 || len(page.Form.Problems) > 0 {
 		v.Status = http.StatusUnprocessableEntity
 	}
 	if v.ByHTMX() {
-		if !page.InReview {
+		if !page.InReview && !page.Reversal.Open {
 			v.W.Header().Set("Hx-Refresh", "true") // the rest of the page is outdated
 		}
 		return v.ShowPart("console/review-operation", "outcome", page)
@@ -126,10 +142,10 @@ func (c console) settle(v *web.Visit) error {
 	id, verdict, reason := v.R.PathValue("id"), v.Field("verdict"), v.Field("reason")
 	page := reviewedPage{Form: settleForm{Problems: map[string]string{}}}
 	if !slices.Contains([]string{confirmed, rejected}, verdict) {
-		page.Form.Problems["verdict"] = v.T("Choose what the provider did.")
+		page.Form.Problems["verdict"] = v.T("Select what the provider did.")
 	}
 	if reason == "" {
-		page.Form.Problems["reason"] = v.T("Write how you know: whom you asked, and what they said.")
+		page.Form.Problems["reason"] = v.T("Enter the evidence: whom you asked, and what they said.")
 	}
 	if len(page.Form.Problems) > 0 {
 		return c.reviewed(v, page)
@@ -139,7 +155,7 @@ func (c console) settle(v *web.Visit) error {
 		return c.refused(v, id, err, func(why string) error { page.Problem = why; return c.reviewed(v, page) })
 	}
 	if outcome.Waits() {
-		return v.Redirect(reviewedAddress(id), v.Info(look.Text("Your proposal waits for a second person. Nothing is settled until they agree.")))
+		return v.Redirect(reviewedAddress(id), v.Info(look.Text("Your proposal needs a second approval. Nothing is settled until then.")))
 	}
 	return v.Redirect(reviewedAddress(id), c.settled(v, outcome.Operation.State))
 }
@@ -180,7 +196,7 @@ func (c console) settlement(v *web.Visit) (admin.Proposal, error) {
 	if err != nil {
 		return proposal, orNotFound(err)
 	}
-	if proposal.Kind != admin.ProposedSettlement || proposal.TransactionID != v.R.PathValue("id") {
+	if proposal.Kind != admin.ProposedSettlement || proposal.SettlesReversal() || proposal.TransactionID != v.R.PathValue("id") {
 		return proposal, web.NotFound()
 	}
 	return proposal, nil
@@ -226,7 +242,7 @@ func (c console) closeAddon(v *web.Visit) error {
 		}
 		return c.reviewed(v, reviewedPage{AddonProblem: why, AddonReason: reason})
 	}
-	return v.Redirect(reviewedAddress(id), v.Success(look.Text("The add-on is followed up no more.")))
+	return v.Redirect(reviewedAddress(id), v.Success(look.Text("The add-on is no longer retried.")))
 }
 
 func (c console) closeException(v *web.Visit) error {

@@ -21,7 +21,7 @@ func whyText(v *web.Visit, why *admin.ApprovalNeeded) string {
 		return v.T("This is above %s.", look.Rupees(why.Limit))
 	case why.Person != "":
 		return v.T("Together with %s that %s moved alone within %s this is above %s.",
-			look.Rupees(why.Moved), why.Person, windowText(v, why.Window), look.Rupees(why.Limit))
+			look.Rupees(why.Moved), v.Who("web:"+why.Person), windowText(v, why.Window), look.Rupees(why.Limit))
 	}
 	return v.T("Together with %s that was moved alone for this operator within %s this is above %s.",
 		look.Rupees(why.Moved), windowText(v, why.Window), look.Rupees(why.Limit))

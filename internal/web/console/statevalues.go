@@ -5,6 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/subscription"
+	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
@@ -17,7 +22,7 @@ type stateValue struct {
 
 // readState parses the before or after of an audit entry into fields. A state that is not an
 // object, such as a whitelist, is one field without a name.
-func readState(state string) map[string]stateValue {
+func readState(state string, named func(actor string) string) map[string]stateValue {
 	if state == "" {
 		return nil
 	}
@@ -31,6 +36,9 @@ func readState(state string) map[string]stateValue {
 			continue
 		}
 		values[name] = readValue(name, value)
+		if slices.Contains(actorFields, name) {
+			values[name] = stateValue{Text: named(values[name].Text)}
+		}
 	}
 	return values
 }
@@ -57,7 +65,7 @@ func addChange(values map[string]stateValue, raw json.RawMessage) bool {
 		before, after := readValue(name, was[name]), readValue(name, value)
 		switch {
 		case before == after:
-		case before.Text == "" || before.Text == "0.00":
+		case before.Text == "" || before.Text == look.Rupees(money.Amount{}):
 			values[name] = after
 		default:
 			values[name] = stateValue{Text: before.Text + " → " + after.Text}
@@ -69,8 +77,23 @@ func addChange(values map[string]stateValue, raw json.RawMessage) bool {
 var (
 	// stateFields hold a state with a display name.
 	stateFields = []string{"status", "addon_status", "outcome", "api"}
+	// actorFields hold who did something, such as web:asha.
+	actorFields = []string{"maker"}
+	// amountFields hold rupees.
+	amountFields = []string{"amount", "held", "low_balance", "price", "wallet_balance"}
 	// numberFields hold an id; 0 means none.
 	numberFields = []string{"replaced_by"}
+	// fieldTexts are the English texts of values of a field.
+	fieldTexts = map[string]map[string]string{
+		"kind": {
+			string(admin.ProposedTopUp): look.Text("Top up the wallet"), string(admin.ProposedAdjustment): look.Text("Adjust the wallet"),
+			string(admin.ProposedReversal): look.Text("Reverse an operation"), string(admin.ProposedSettlement): look.Text("Settle it"), string(admin.ProposedPlan): look.Text("Create or change a plan"),
+			string(admin.ProposedLogin): look.Text("Create a login"), string(admin.ProposedRole): look.Text("Change a login's role"),
+			string(admin.ProposedPassword): look.Text("Reset a login's password"), string(admin.ProposedTOTP): look.Text("Remove a login's second factor"),
+		},
+		"realm": {string(login.Staff): look.Text("Staff"), string(login.Operator): look.Text("Operator")},
+		"type":  {string(subscription.Standard): look.Text("Standard"), string(subscription.Combo): look.Text("Combo")},
+	}
 )
 
 func readValue(field string, raw json.RawMessage) stateValue {
@@ -90,12 +113,21 @@ func readValue(field string, raw json.RawMessage) stateValue {
 		if word, known := look.StateText(value); known && slices.Contains(stateFields, field) {
 			return stateValue{word, true}
 		}
+		if word, known := fieldTexts[field][value]; known {
+			return stateValue{word, true}
+		}
+		if word := web.RoleName(login.Role(value)); field == "role" && word != "" {
+			return stateValue{word, true}
+		}
 		return stateValue{Text: value}
 	case float64:
 		if value == 0 && slices.Contains(numberFields, field) {
 			return stateValue{}
 		}
-		return stateValue{Text: string(raw)} // an amount, as stored
+		if amount, err := money.Parse(string(raw)); err == nil && slices.Contains(amountFields, field) {
+			return stateValue{Text: look.Rupees(amount)}
+		}
+		return stateValue{Text: string(raw)}
 	}
 	return stateValue{Text: strings.NewReplacer(`"`, "", ",", ", ", "[", "", "]", "").Replace(string(raw))}
 }

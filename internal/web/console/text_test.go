@@ -36,13 +36,13 @@ func hindi(t *testing.T) map[string]string {
 
 // refusers are the functions whose first string a page may show: a refusal's format string,
 // or a text that is an argument of one.
-var refusers = []string{"Refuse", "Term", "checkText", "advise"}
+var refusers = []string{"Refuse", "Term", "checkText", "advise", "refuse", "problem"}
 
 // TestAdminRefusals_HaveHindi looks for refusals where admin and both stores
 // make them. Each needs a translation.
 func TestAdminRefusals_HaveHindi(t *testing.T) {
 	hindi, forms := hindi(t), map[string]string{}
-	for _, folder := range []string{"../../admin", "../../store/sqlite", "../../store/postgres", ".", "../../access"} {
+	for _, folder := range []string{"../../admin", "../../store/sqlite", "../../store/postgres", ".", "../../access", "../../bankstatement"} {
 		files, err := filepath.Glob(folder + "/*.go")
 		if err != nil {
 			t.Fatal(err)
@@ -128,7 +128,7 @@ func literal(expression ast.Expr) (text string, whole bool) {
 
 func TestAuditLog_EveryActionHasAName(t *testing.T) {
 	hindi := hindi(t)
-	acts := []string{admin.CustomerPasswordReset, admin.CustomerPasswordAnswered}
+	acts := []string{admin.CustomerContactChange, admin.CustomerPasswordReset, admin.CustomerPasswordAnswered, admin.PaymentAnnounce, admin.PaymentWithdraw, admin.OperationReversed}
 	for _, action := range admin.Actions() {
 		acts = append(acts, string(action))
 	}

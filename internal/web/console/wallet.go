@@ -41,6 +41,8 @@ type walletPage struct {
 	// now.
 	Window string
 	Moved  admin.MovedWithoutApproval
+	// Amount and Reference prefill a top-up, as a link of a bank's line asks for.
+	Amount, Reference string
 }
 
 func (c console) showWallet(v *web.Visit) error { return c.walletPage(v, newForm(v, "")) }
@@ -60,7 +62,8 @@ func (c console) walletPage(v *web.Visit, f *form) error {
 	if err != nil {
 		return err
 	}
-	data := walletPage{Head: head, Form: f, Wallet: statement.Wallet, Lines: statement.Rows, Described: v.LedgerText, Above: c.Limits.ApprovalAbove, Window: windowText(v, c.Limits.Window)}
+	data := walletPage{Head: head, Form: f, Wallet: statement.Wallet, Lines: statement.Rows, Described: v.LedgerText, Above: c.Limits.ApprovalAbove, Window: windowText(v, c.Limits.Window),
+		Amount: v.Query("amount"), Reference: v.Query("reference")}
 	if data.Moved, err = c.service(v).MovedWithoutApproval(v.Context(), head.ID); err != nil {
 		return err
 	}
@@ -80,10 +83,14 @@ func (c console) topUp(v *web.Visit) error {
 	}
 	f := newForm(v, "top-up")
 	amount, reference := f.positive("amount"), f.text("reference")
-	if !f.ok() {
+	topUp := admin.TopUp{OperatorID: operator.ID, Amount: amount, Reference: reference}
+	switch {
+	case v.Field("step") == editStep || !f.ok():
 		return c.walletPage(v, f)
+	case v.Field("step") != confirmStep:
+		return c.confirmTopUp(v, f, topUp)
 	}
-	outcome, err := c.service(v).SubmitTopUp(lasting(v), admin.TopUp{OperatorID: operator.ID, Amount: amount, Reference: reference})
+	outcome, err := c.service(v).SubmitTopUp(lasting(v), topUp)
 	if err != nil {
 		if err := f.refused(err); err != nil {
 			return err
@@ -108,8 +115,11 @@ func (c console) adjust(v *web.Visit) error {
 		f.wrong("direction", v.T("Choose one of these."))
 	}
 	service := c.service(v).WithVoucher(f.once())
-	if !f.ok() {
+	switch {
+	case v.Field("step") == editStep || !f.ok():
 		return c.walletPage(v, f)
+	case v.Field("step") != confirmStep:
+		return c.confirmWallet(v, f, amount, "")
 	}
 	outcome, err := service.SubmitAdjustment(lasting(v), operator.ID, amount, reason)
 	if err != nil {
@@ -118,19 +128,90 @@ func (c console) adjust(v *web.Visit) error {
 	return v.Redirect(operatorPath(operator.ID)+"/wallet", moved(v, outcome, amount))
 }
 
+// The steps of a form that moves money. Without one the form is only asked about.
+const (
+	confirmStep = "confirm"
+	editStep    = "edit"
+)
+
+// confirmWalletPage asks once more before a top-up or adjustment is posted.
+type confirmWalletPage struct {
+	Head operatorHead
+	Form *form
+	// Amount is negative if it is taken from the wallet.
+	Amount         money.Amount
+	Balance, After money.Amount
+	// Held is not part of these balances.
+	Held money.Amount
+	// Why says why the amount will wait for a second person; empty if it will not.
+	Why string
+	// Credited says what the reference was credited for; empty if it was not. Nothing is offered then.
+	Credited string
+}
+
+// TopUp reports whether it is a top-up and not an adjustment.
+func (p confirmWalletPage) TopUp() bool { return p.Form.Name == "top-up" }
+
+// Action returns the URL that the form is posted to.
+func (p confirmWalletPage) Action() string { return p.Head.Path() + "/wallet/" + p.Form.Name }
+
+// Unsigned is the amount as the form has it.
+func (p confirmWalletPage) Unsigned() money.Amount {
+	if p.Amount.IsNegative() {
+		return p.Amount.Neg()
+	}
+	return p.Amount
+}
+
+// confirmTopUp shows what a top-up would post, or that its reference was credited before.
+func (c console) confirmTopUp(v *web.Visit, f *form, topUp admin.TopUp) error {
+	before, found, err := c.service(v).CreditUnder(v.Context(), topUp)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return c.confirmWallet(v, f, topUp.Amount, "")
+	}
+	names, err := c.operatorNames(v)
+	if err != nil {
+		return err
+	}
+	return c.confirmWallet(v, f, topUp.Amount, v.T("%s was credited under this reference on %s to %s: nothing will be credited.",
+		look.Rupees(before.Amount), v.Look.When(v.Language(), before.At), names[before.OperatorID]))
+}
+
+// confirmWallet shows what a form would post. Nothing is posted.
+func (c console) confirmWallet(v *web.Visit, f *form, amount money.Amount, credited string) error {
+	head, err := c.head(v, "wallet")
+	if err != nil {
+		return err
+	}
+	wallet, err := c.service(v).Wallet(v.Context(), head.ID)
+	if err != nil {
+		return err
+	}
+	why, err := c.service(v).NeedsApproval(v.Context(), head.ID, amount)
+	if err != nil {
+		return err
+	}
+	return v.Show("console/wallet-confirm", confirmWalletPage{
+		Head: head, Form: f, Amount: amount, Balance: wallet.Balance, After: wallet.Balance.Add(amount), Held: wallet.Held, Why: whyText(v, why), Credited: credited,
+	})
+}
+
 // moved redirects with a notice about a top-up or adjustment.
 func moved(v *web.Visit, outcome admin.ActionResult, amount money.Amount) *look.Notice {
 	switch {
 	case outcome.Waits() && outcome.Already:
-		return v.Info("The same was proposed before and still waits for a second person. Nothing was added.")
+		return v.Info("The same proposal already needs a second approval. Nothing was added.")
 	case outcome.Waits() && outcome.Why != nil && !outcome.Why.Moved.IsZero():
-		return v.Info("%s It now waits for somebody else to approve it.", whyText(v, outcome.Why))
+		return v.Info("%s It now needs a second approval.", whyText(v, outcome.Why))
 	case outcome.Waits():
-		return v.Info("%s is more than one person moves alone. It now waits for somebody else to approve it.", look.Rupees(amount))
+		return v.Info("%s is above the limit for one person. It now needs a second approval.", look.Rupees(amount))
 	case outcome.Already:
-		return v.Info("This was done before, so nothing was moved now. The wallet holds %s.", look.Rupees(outcome.Wallet.Balance))
+		return v.Info("This was already done; no money was moved now. The wallet balance is %s.", look.Rupees(outcome.Wallet.Balance))
 	case amount.IsNegative():
-		return v.Success("%s were taken from the wallet. It now holds %s.", look.Rupees(amount.Neg()), look.Rupees(outcome.Wallet.Balance))
+		return v.Success("%s deducted. The wallet balance is now %s.", look.Rupees(amount.Neg()), look.Rupees(outcome.Wallet.Balance))
 	}
-	return v.Success("%s were credited. The wallet now holds %s.", look.Rupees(amount), look.Rupees(outcome.Wallet.Balance))
+	return v.Success("%s credited. The wallet balance is now %s.", look.Rupees(amount), look.Rupees(outcome.Wallet.Balance))
 }

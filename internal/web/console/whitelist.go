@@ -57,13 +57,13 @@ func (c console) whitelistPage(v *web.Visit, f *form) error {
 
 func (c console) allowAddress(v *web.Visit) error {
 	return c.changeWhitelist(v, "add", (*admin.Service).AllowAddress, func(entry string) *look.Notice {
-		return v.Success("Calls from %s are let in from now on.", entry)
+		return v.Success("Calls from %s are now accepted.", entry)
 	})
 }
 
 func (c console) disallowAddress(v *web.Visit) error {
 	return c.changeWhitelist(v, "remove", (*admin.Service).DisallowAddress, func(entry string) *look.Notice {
-		return v.Success("Calls from %s are refused from now on.", entry)
+		return v.Success("Calls from %s are now refused.", entry)
 	})
 }
 

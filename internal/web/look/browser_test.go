@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -19,7 +20,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(looktest.Run(m)) }
 
 // policy is the content security policy of the pages.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; manifest-src 'self'; " +
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // serveGuide serves the style guide with the assets and the policy of the pages.
@@ -90,12 +91,51 @@ func TestTheme_SwitchIsRemembered(t *testing.T) {
 	tab.Until("the next page is dark too", `getComputedStyle(document.body).colorScheme === "dark"`)
 }
 
+// The values of a chart are shown under the pointer and at the focus, which arrow keys move.
+func TestChart_ShowsValues(t *testing.T) {
+	at := serveGuide(t)
+	tab := looktest.New(t)
+	tab.Open(at + "/guide?area=panel")
+	shown := func(label string) string {
+		return `(() => {
+			const tips = [...document.querySelectorAll(".chart-tip")].filter(e => e.checkVisibility());
+			const box = tips[0]?.getBoundingClientRect();
+			return tips.length === 1 && tips[0].querySelector("b").innerText === "` + label + `" && box.left >= 0 && box.right <= innerWidth
+				&& [...tips[0].closest(".chart").querySelectorAll(".chart-title, .chart-change, .chart-legend")].every(e => e.getBoundingClientRect().bottom <= box.top || e.getBoundingClientRect().top >= box.bottom);
+		})()`
+	}
+	tab.As(looktest.Phone, looktest.Light)
+	tab.Do(chromedp.Focus(".chart-spot", chromedp.ByQuery))
+	tab.Until("the first value is shown", shown("17 Oct"))
+	tab.Do(chromedp.KeyEvent(kb.ArrowRight))
+	tab.Until("the second value is shown", shown("18 Oct"))
+	tab.Do(chromedp.KeyEvent(kb.End))
+	tab.Until("the last value is shown", shown("15 Nov"))
+	tab.Shot("chart-value", looktest.Phone, looktest.Dark)
+	tab.Do(chromedp.Evaluate(`document.querySelectorAll(".chart")[2].querySelector(".chart-spot").focus()`, nil))
+	tab.Until("the value is shown below the legend", shown("Mon"))
+	tab.Shot("chart-legend", looktest.Phone, looktest.Light)
+	tab.Do(chromedp.Focus(".chart-spot", chromedp.ByQuery))
+	tab.As(looktest.Desk, looktest.Light)
+	tab.Do(chromedp.ActionFunc(func(ctx context.Context) error {
+		var box []float64
+		if err := chromedp.Evaluate(`(b => [b.left + b.width / 2, b.top + b.height / 2])(document.querySelectorAll(".chart-spot")[9].getBoundingClientRect())`, &box).Do(ctx); err != nil {
+			return err
+		}
+		return chromedp.MouseEvent(input.MouseMoved, box[0], box[1]).Do(ctx)
+	}))
+	tab.Until("the value under the pointer is shown, and no other", shown("26 Oct"))
+	tab.Shot("chart-hover", looktest.Desk, looktest.Light)
+}
+
 func TestDialog_Keyboard(t *testing.T) {
 	at := serveGuide(t)
 	tab := looktest.New(t)
 	tab.Open(at + "/guide?area=panel")
 	tab.Do(chromedp.Focus(`[commandfor="renew"][command="show-modal"]`, chromedp.ByQuery), chromedp.KeyEvent(kb.Enter))
 	tab.WaitFor("dialog#renew[open]")
+	tab.As(looktest.Phone, looktest.Light)
+	tab.Until("the dialog fits on a phone", looktest.DialogFits)
 	tab.Shot("dialog", looktest.Phone, looktest.Light)
 	tab.Do(chromedp.KeyEvent(kb.Escape))
 	tab.Until("the dialog is closed", `!document.getElementById("renew").open`)

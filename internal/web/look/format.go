@@ -3,6 +3,7 @@ package look
 import (
 	"fmt"
 	"html/template"
+	"math"
 	"reflect"
 	"strconv"
 	"strings"
@@ -133,4 +134,13 @@ func wholeNumber(n any) (int64, error) {
 		return int64(v.Uint()), nil
 	}
 	return 0, fmt.Errorf("%v is not a whole number", n)
+}
+
+// Change compares a value with an earlier one, in whole percent: 12 is 12% more. It is not
+// known if there was nothing before.
+func Change(now, before int64) (percent int64, known bool) {
+	if before <= 0 {
+		return 0, false
+	}
+	return int64(math.Round(float64(now-before) / float64(before) * 100)), true
 }

@@ -20,6 +20,16 @@ func (l *Look) functions(lang string) template.FuncMap {
 
 		"rupees": Rupees,
 		"signed": signed,
+		// daysLeft says how many calendar days are left.
+		"daysLeft": func(n int) (string, error) {
+			switch n {
+			case 0:
+				return say(Text("today")), nil
+			case 1:
+				return say(Text("tomorrow")), nil
+			}
+			return l.plural(lang, n, Text("%s day left"), Text("%s days left"))
+		},
 		"count": func(n any) (string, error) {
 			whole, err := wholeNumber(n)
 			return Count(whole), err

@@ -69,7 +69,7 @@ func TestHTMX_FailureIsShownOnce(t *testing.T) {
 	tab.Open(at + "/search")
 	for range 2 {
 		tab.Press("Break")
-		tab.Sees("This part of the page could not be brought up to date.")
+		tab.Sees("This part of the page could not be updated.")
 	}
-	tab.Until("it is said once", `document.querySelectorAll("[data-trouble]").length === 1`)
+	tab.Until("it is said once", `document.querySelectorAll("[data-told=\"trouble\"]").length === 1`)
 }

@@ -6,7 +6,7 @@
 // components, each with a comment on its arguments;
 // testdata/pages/guide.html uses all of them. Text on a page is English inside t, with
 // its Hindi in words/hi.json beside the pages; a test finds texts without Hindi and Hindi
-// without a text. Text made by Go code goes through Look.T, or is marked with Text where
+// without a text. testdata/glossary.json has the words to use and to avoid. Text made by Go code goes through Look.T, or is marked with Text where
 // the language is not known yet. Colours and distances are tokens of
 // style/1-tokens.css. No page has an inline style or script: the pages' security policy
 // forbids it.
@@ -58,28 +58,51 @@ type Frame struct {
 	Person, Operator string
 	Nav              []NavItem
 	Here             string // the Href of the current entry
+	Shortcuts        []Shortcut
+	// Search is the page of the search over everything, and Searched what was searched for.
+	// Without Search there is no field for it.
+	Search, Searched string
 	Notice           *Notice
 	Maintenance      *Maintenance // nil while it is off
 	// Changes are notices about changes of the visitor's second factors, until dismissed.
 	Changes []string
 	// Suspended: the visitor's operator is suspended, so nothing can be changed.
 	Suspended bool
+	// Unfinished: the visitor is in the middle of the sign-in.
+	Unfinished bool
 	// Allowed reports whether the visitor may use the route of a method and path; see May.
 	Allowed func(method, path string) bool
-	Path    string
-	Theme   string    // "light", "dark", or empty for what the system says
-	Now     time.Time // what `ago` counts from
+	// Named names an actor of a record for people; see Who.
+	Named func(actor string) string
+	Path  string
+	Theme string    // "light", "dark", or empty for what the system says
+	Now   time.Time // what `ago` counts from
 }
 
 // May reports whether the visitor may use the route of a method and path, such as POST
 // and /panel/activate. A page asks before it shows a button for it.
 func (f Frame) May(method, path string) bool { return f.Allowed != nil && f.Allowed(method, path) }
 
+// Who names an actor of a record, such as web:asha, for people.
+func (f Frame) Who(actor string) string {
+	if f.Named == nil {
+		return actor
+	}
+	return f.Named(actor)
+}
+
 // NavItem is one entry of the navigation. Text is English and is translated.
 type NavItem struct {
 	Href, Text, Icon string
 	Badge            int
 }
+
+// Shortcut is a page with the keys that open it, such as "g h": they follow each other.
+// Text is English and is translated.
+type Shortcut struct{ Keys, Href, Text string }
+
+// List returns the keys one by one.
+func (s Shortcut) List() []string { return strings.Fields(s.Keys) }
 
 // Notice is a message about what has just happened. Text is already translated.
 type Notice struct {
@@ -89,6 +112,11 @@ type Notice struct {
 
 // Maintenance is the banner of every page while maintenance mode is on.
 type Maintenance struct {
+	// Restored: the store was restored from an older copy, and has to be compared with the
+	// provider from CompareSince on, or from its beginning if that is zero.
+	Restored     bool
+	CompareSince time.Time
+
 	Since      time.Time
 	By, Reason string
 }

@@ -32,18 +32,23 @@ type guideSubscriber struct {
 var noon = time.Date(2026, 11, 15, 6, 30, 0, 0, time.UTC)
 
 func guideData() any {
-	days, spent := make([]Point, 30), make([]Point, 30)
+	days, spent, spentBefore := make([]Point, 30), make([]Point, 30), make([]Point, 30)
 	outcomes := []Series{{Name: "Success", Kind: "good"}, {Name: "In review", Kind: "warn"}, {Name: "Failed", Kind: "bad"}}
 	for i := range days {
 		label := noon.AddDate(0, 0, i-29).Format("2 Jan")
 		n := int64((i*7)%13 + i/3)
 		days[i] = Point{Label: label, Value: n}
 		spent[i] = Point{Label: label, Value: n * 34900}
+		spentBefore[i] = Point{Label: noon.AddDate(0, 0, i-59).Format("2 Jan"), Value: int64((i*5)%11+i/4) * 34900}
 	}
 	for i, label := range []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"} {
 		for s, n := range []int64{int64(8 + i*3), int64(i % 3), int64(2 - i%2)} {
 			outcomes[s].Points = append(outcomes[s].Points, Point{Label: label, Value: n})
 		}
+	}
+	before := make([]Point, 7)
+	for i := range before {
+		before[i] = Point{Label: outcomes[0].Points[i].Label, Value: int64(24 - i)}
 	}
 	var states []string
 	for state := range badges {
@@ -51,7 +56,8 @@ func guideData() any {
 	}
 	return map[string]any{
 		"Balance": money.Paise(1_23_456_50), "Held": money.Paise(698_00), "Price": money.Paise(-349_00), "Expiring": 12_345,
-		"Days": days, "Money": spent, "Outcomes": outcomes, "None": []Point{}, "States": states, "At": noon.Add(-3 * time.Hour),
+		"Days": days, "Money": spent, "MoneyBefore": Earlier{Name: "30 days before", Points: spentBefore, Change: "12% more than in the 30 days before."},
+		"OutcomesBefore": Earlier{Name: "Week before", Points: before}, "Outcomes": outcomes, "None": []Point{}, "States": states, "At": noon.Add(-3 * time.Hour),
 		"Subscribers": []guideSubscriber{
 			{"Asha Devi", "98765 43210", "FAMILY-1", "active", noon.AddDate(0, 0, 20), money.Paise(349_00)},
 			{"सुनीता कुमारी", "98765 43211", "COMBO-1", "expiring", noon.AddDate(0, 0, 2), money.Paise(499_00)},
@@ -194,5 +200,15 @@ func TestAttrs_RefusesScriptAndStyle(t *testing.T) {
 	}
 	if got, err := attrs("hx-get", `/a?b="c"`); err != nil || got != ` hx-get="/a?b=&#34;c&#34;"` {
 		t.Errorf("got %s, %v", got, err)
+	}
+}
+
+func TestPlural_TakesTheCountOnlyWhereItIsNamed(t *testing.T) {
+	l := guide(t)
+	for count, want := range map[int]string{1: "The last call failed", 3: "The last 3 calls failed"} {
+		got, err := l.plural(English, count, "The last call failed", "The last %s calls failed")
+		if err != nil || got != want {
+			t.Errorf("plural of %d: %q, %v; want %q", count, got, err, want)
+		}
 	}
 }

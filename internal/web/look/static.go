@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -20,7 +22,7 @@ var assetFiles embed.FS
 const assetPrefix = "/static/"
 
 type asset struct {
-	path    string // with the hash of its content
+	path    string // with the hash of its content, except for the service worker
 	kind    string
 	plain   []byte
 	gzipped func() []byte // made on first use: compressing takes a while, and many processes serve few assets
@@ -40,10 +42,22 @@ var (
 )
 
 var contentTypes = map[string]string{
-	".css": "text/css; charset=utf-8",
-	".js":  "text/javascript; charset=utf-8",
-	".svg": "image/svg+xml",
+	".css":         "text/css; charset=utf-8",
+	".html":        "text/html; charset=utf-8",
+	".js":          "text/javascript; charset=utf-8",
+	".png":         "image/png",
+	".svg":         "image/svg+xml",
+	".webmanifest": "application/manifest+json",
 }
+
+// linked are the assets that contain the paths of others, as {{name}}, after those.
+var linked = []string{"manifest.webmanifest", "offline.html", workerName}
+
+// The service worker has one path for good: a browser looks there for its next version.
+const (
+	workerName = "worker.js"
+	workerPath = assetPrefix + workerName
+)
 
 // redocChanges are the changes to Redoc as it is served; the file is kept as published. It
 // loads no logo from its maker's host. The styles that it inserts while it is loaded, before
@@ -74,6 +88,9 @@ func loadAssets() map[string]asset {
 		if path.Base(name) == "redoc.standalone.js" {
 			text = []byte(redocChanges.Replace(string(text)))
 		}
+		if slices.Contains(linked, path.Base(name)) {
+			return nil
+		}
 		all[path.Base(name)] = newAsset(path.Base(name), kind, text)
 		return nil
 	})
@@ -81,15 +98,30 @@ func loadAssets() map[string]asset {
 		panic(err)
 	}
 	all["style.css"] = newAsset("style.css", contentTypes[".css"], style.Bytes())
+	for _, name := range linked {
+		text, err := assetFiles.ReadFile("static/" + name)
+		if err != nil {
+			panic(err)
+		}
+		text = assetReference.ReplaceAllFunc(text, func(found []byte) []byte {
+			return []byte(assetNamed(all, string(found[2:len(found)-2])).path)
+		})
+		all[name] = newAsset(name, contentTypes[path.Ext(name)], text)
+	}
 	return all
 }
+
+var assetReference = regexp.MustCompile(`\{\{[a-z0-9.-]+\}\}`)
 
 func newAsset(name, kind string, text []byte) asset {
 	sum := sha256.Sum256(text)
 	ext := path.Ext(name)
-	hash := hex.EncodeToString(sum[:6])
+	hashed := assetPrefix + strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(sum[:6]) + ext
+	if name == workerName {
+		hashed = workerPath
+	}
 	return asset{
-		path:    assetPrefix + strings.TrimSuffix(name, ext) + "." + hash + ext,
+		path:    hashed,
 		kind:    kind,
 		plain:   text,
 		gzipped: sync.OnceValue(func() []byte { return Gzip(text) }),
@@ -109,15 +141,17 @@ func Gzip(text []byte) []byte {
 	return packed.Bytes()
 }
 
-// Asset returns the URL path of a file that pages use. It contains the content's hash, so
-// browsers may cache it for good. It panics for an unknown file, which is a mistake in a
+// Asset returns the URL path of a file that pages use. Except for the service worker's it
+// contains the content's hash, so browsers may cache it for good. It panics for an unknown file, which is a mistake in a
 // page.
-func Asset(name string) string {
-	a, ok := assets()[name]
+func Asset(name string) string { return assetNamed(assets(), name).path }
+
+func assetNamed(all map[string]asset, name string) asset {
+	a, ok := all[name]
 	if !ok {
 		panic("look: there is no asset " + name)
 	}
-	return a.path
+	return a
 }
 
 // Static serves every asset under its own path.
@@ -136,6 +170,10 @@ func Static() http.Handler {
 		h := w.Header()
 		h.Set("Content-Type", a.kind)
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+		if a.path == workerPath {
+			h.Set("Cache-Control", "no-cache")
+			h.Set("Service-Worker-Allowed", "/")
+		}
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Vary", "Accept-Encoding")
 		body := a.plain

@@ -19,6 +19,11 @@ var badges = map[string]badge{
 	"expired":  {"bad", "calendar-clock", Text("Expired")},
 	"pending":  {"info", "clock", Text("Pending")},
 
+	// reversals
+	"requested": {"info", "clock", Text("Reversal requested")},
+	"asked":     {"warn", "hourglass", Text("Provider is being asked")},
+	"reversed":  {"neutral", "rotate-ccw", Text("Reversed")},
+
 	// operators, keys, plans, logins
 	"inactive":     {"neutral", "ban", Text("Suspended")},
 	"enabled":      {"good", "circle-check", Text("Enabled")},
@@ -31,12 +36,24 @@ var badges = map[string]badge{
 	"verified":     {"good", "badge-check", Text("Verified")},
 	"not_verified": {"warn", "triangle-alert", Text("Not verified")},
 
+	// announced payments and lines of a bank statement
+	"announced": {"info", "clock", Text("Announced")},
+	"matched":   {"info", "badge-check", Text("Found at the bank")},
+	"approval":  {"warn", "hourglass", Text("Needs a second approval")},
+	"credited":  {"good", "circle-check", Text("Credited")},
+	"rejected":  {"bad", "circle-x", Text("Rejected")},
+	"exact":     {"good", "badge-check", Text("Amount fits")},
+	"differs":   {"warn", "triangle-alert", Text("Amount differs")},
+	"unmatched": {"neutral", "search", Text("Not announced")},
+
 	// background jobs and proposals
 	"draft":     {"neutral", "file-text", Text("Draft")},
 	"running":   {"info", "loader-circle", Text("Running")},
 	"queued":    {"info", "clock", Text("Queued")},
 	"finished":  {"good", "circle-check", Text("Finished")},
-	"waiting":   {"warn", "hourglass", Text("Waits for confirmation")},
+	"part_done": {"warn", "triangle-alert", Text("Some refused")},
+	"none_done": {"bad", "circle-x", Text("None renewed")},
+	"waiting":   {"warn", "hourglass", Text("Awaiting confirmation")},
 	"refused":   {"bad", "circle-x", Text("Refused")},
 	"cancelled": {"neutral", "ban", Text("Cancelled")},
 	"done":      {"good", "circle-check", Text("Done")},
@@ -47,7 +64,7 @@ var badges = map[string]badge{
 	"approved":  {"good", "circle-check", Text("Approved")},
 	"declined":  {"bad", "circle-x", Text("Declined")},
 	"withdrawn": {"neutral", "ban", Text("Withdrawn")},
-	"lapsed":    {"neutral", "clock", Text("Lapsed")},
+	"lapsed":    {"neutral", "clock", Text("Expired")},
 	"healthy":   {"good", "activity", Text("Healthy")},
 	"unhealthy": {"bad", "activity", Text("Not healthy")},
 }

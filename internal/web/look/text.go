@@ -27,7 +27,7 @@ func (l *Look) T(lang, english string, args ...any) string {
 }
 
 // plural translates one for a count of 1 and many for any other; the count is the texts'
-// argument.
+// argument, where they name it: "the last call", "the last 3 calls".
 func (l *Look) plural(lang string, count any, one, many string) (string, error) {
 	n, err := wholeNumber(count)
 	if err != nil {
@@ -36,6 +36,9 @@ func (l *Look) plural(lang string, count any, one, many string) (string, error) 
 	text := many
 	if n == 1 {
 		text = one
+	}
+	if len(verbs(text)) == 0 {
+		return l.T(lang, text), nil
 	}
 	return l.T(lang, text, Count(n)), nil
 }

@@ -2,9 +2,9 @@ package panel
 
 import (
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/money"
@@ -18,7 +18,7 @@ import (
 // then started.
 func (p panel) bulkRoutes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/panel/bulk", Area: web.Panel, Allow: everyone, Menu: look.Text("Bulk renewal"), Icon: "list-checks", Handle: p.showBulk},
+		{Method: http.MethodGet, Path: "/panel/bulk", Area: web.Panel, Allow: everyone, Keys: "g b", Menu: look.Text("Bulk renewal"), Icon: "list-checks", Handle: p.showBulk},
 		{Method: http.MethodPost, Path: "/panel/bulk", Area: web.Panel, Allow: counters, Upload: 2 * bulk.MaxFile, Handle: p.checkBulk},
 		{Method: http.MethodGet, Path: "/panel/bulk/{id}", Area: web.Panel, Allow: everyone, Handle: p.showJob},
 		{Method: http.MethodPost, Path: "/panel/bulk/{id}/start", Area: web.Panel, Allow: counters, Form: "/panel/bulk/{id}", Handle: p.startJob},
@@ -42,16 +42,49 @@ const (
 type bulkPage struct {
 	// Within is the chosen expiry list: 3, 7 or 15 days, or "expired"; empty for none.
 	Within string
-	Offer  []offer
-	Sum    money.Amount // of all that are offered
-	More   bool         // the list has more subscribers than are offered
-	None   bool         // no subscriber is preselected
-	Kind   string
-	Jobs   []bulk.Job
+	// Offer has the subscribers in two parts: on a phone the second one is folded away, with
+	// its ticks. Offered counts both.
+	Offer   [2][]offer
+	Offered int
+	// InProgress and WithoutPlan count who of the list is left out: another operation is open, or
+	// there never was a plan.
+	InProgress, WithoutPlan int
+	Wallet                  money.Amount // what the chosen ones can cost
+	More                    bool         // the list has more subscribers than are offered
+	None                    bool         // no subscriber is preselected
+	Kind                    string
+	Drafts                  []bulk.Job // that were checked and not started
+	Jobs                    []jobEntry
 
 	Once     string        // the voucher of the form
 	Problem  string        // in the visitor's language
 	Problems []fileProblem // of a file
+}
+
+// jobEntry is one job of the list with the badge of its state.
+type jobEntry struct {
+	bulk.Job
+	Badge string
+}
+
+// jobBadge is the badge of a job's state; that of a finished job says how it went.
+func jobBadge(job bulk.Job) string {
+	p := job.Progress
+	switch {
+	case !job.CancelledAt.IsZero():
+		return "cancelled"
+	case job.Waits():
+		return "waiting"
+	case job.State != bulk.Finished:
+		return string(job.State)
+	case p.InReview > 0:
+		return "needs_review"
+	case p.Done == 0:
+		return "none_done"
+	case p.Done < p.Rows:
+		return "part_done"
+	}
+	return "finished"
 }
 
 // offer is one subscriber of the expiry list.
@@ -92,13 +125,21 @@ func (p panel) bulkForm(v *web.Visit, page bulkPage, chosen map[string]bool) err
 			return err
 		}
 		for _, s := range found.Rows {
-			if s.Open != "" || s.PlanID == "" {
-				continue // a renewal is under way, or there never was a plan
+			switch {
+			case s.Open != "":
+				page.InProgress++
+			case s.PlanID == "":
+				page.WithoutPlan++
+			default:
+				part := min(page.Offered/web.PageRows, 1)
+				page.Offer[part] = append(page.Offer[part], offer{s, chosen == nil || chosen[s.ID]})
+				page.Offered++
 			}
-			page.Offer = append(page.Offer, offer{s, chosen == nil || chosen[s.ID]})
-			page.Sum = page.Sum.Add(s.Price)
 		}
 		page.More = found.Next != ""
+		if page.Wallet, err = p.Bulk.Wallet(v.Context(), v.Operator()); err != nil {
+			return err
+		}
 	} else {
 		page.Within = ""
 	}
@@ -106,8 +147,15 @@ func (p panel) bulkForm(v *web.Visit, page bulkPage, chosen map[string]bool) err
 		page.Once = web.NewVoucher()
 	}
 	var err error
-	if page.Jobs, err = p.Bulk.Jobs(v.Context(), v.Operator(), jobsShown); err != nil {
+	if page.Drafts, err = p.Bulk.Drafts(v.Context(), v.Operator(), jobsShown); err != nil {
 		return err
+	}
+	jobs, err := p.Bulk.Jobs(v.Context(), v.Operator(), jobsShown)
+	if err != nil {
+		return err
+	}
+	for _, job := range jobs {
+		page.Jobs = append(page.Jobs, jobEntry{job, jobBadge(job)})
 	}
 	return v.Show("panel/bulk", page)
 }
@@ -123,6 +171,7 @@ func (p panel) checkBulk(v *web.Visit) error {
 		order.Kind = operation.AdvanceRenew
 	}
 	var chosen map[string]bool
+	var notice *look.Notice
 	if page.Within != "" {
 		ids := v.R.PostForm["subscriber"]
 		chosen = map[string]bool{}
@@ -131,7 +180,7 @@ func (p panel) checkBulk(v *web.Visit) error {
 		}
 		order.Title, order.Selections = p.listTitle(v, page.Within), bulk.SelectSubscribers(ids)
 	} else {
-		wishes, title, err := uploaded(v)
+		list, title, err := p.uploaded(v)
 		var wrong *bulk.FileError
 		switch {
 		case errors.As(err, &wrong):
@@ -147,7 +196,7 @@ func (p panel) checkBulk(v *web.Visit) error {
 			v.Status = http.StatusUnprocessableEntity
 			return p.bulkForm(v, page, nil)
 		}
-		order.Title, order.Selections = title, wishes
+		order.Title, order.Selections, notice = title, list.Selections, ignoredNotice(v, list)
 	}
 	job, err := p.Bulk.Prepare(v.Context(), order)
 	if why, refused := bulkRefusal(v, err); refused {
@@ -158,7 +207,36 @@ func (p panel) checkBulk(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	return v.Redirect("/panel/bulk/"+job.ID, nil)
+	return v.Redirect("/panel/bulk/"+job.ID, notice)
+}
+
+// ignoredNotice names what of a file is not used; nil if all is.
+func ignoredNotice(v *web.Visit, list bulk.List) *look.Notice {
+	var texts []string
+	if len(list.Ignored) > 0 {
+		texts = append(texts, v.T(look.Text("These columns of the file are not used: %s."), enumeration(list.Ignored)))
+	}
+	if len(list.Beyond) > 0 {
+		lines := make([]string, len(list.Beyond))
+		for i, line := range list.Beyond {
+			lines[i] = strconv.Itoa(line)
+		}
+		texts = append(texts, v.T(look.Text("What stands beyond the last title is not used. It is on line: %s."), enumeration(lines)))
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return &look.Notice{Kind: "info", Text: strings.Join(texts, " ")}
+}
+
+// enumeration joins names, and cuts what is too long for the cookie that carries a notice.
+func enumeration(names []string) string {
+	const longest = 200
+	all := []rune(strings.Join(names, ", "))
+	if len(all) > longest {
+		all = append(all[:longest], '…')
+	}
+	return string(all)
 }
 
 // listTitle returns the title of a job made from an expiry list.
@@ -171,17 +249,21 @@ func (p panel) listTitle(v *web.Visit, within string) string {
 }
 
 // uploaded reads the file of a form; the title is empty if there is none.
-func uploaded(v *web.Visit) (wishes []bulk.Selection, title string, err error) {
+func (p panel) uploaded(v *web.Visit) (list bulk.List, title string, err error) {
 	file, header, err := v.R.FormFile("file")
 	if errors.Is(err, http.ErrMissingFile) || errors.Is(err, http.ErrNotMultipart) {
-		return nil, "", nil
+		return bulk.List{}, "", nil
 	}
 	if err != nil {
-		return nil, "", err
+		return bulk.List{}, "", err
 	}
 	defer func() { _ = file.Close() }()
-	wishes, err = bulk.ReadCSV(io.Reader(file))
-	return wishes, shortened(header.Filename), err
+	plans, err := p.plansOnSale(v)
+	if err != nil {
+		return bulk.List{}, "", err
+	}
+	list, err = bulk.ReadFile(file, plans)
+	return list, shortened(header.Filename), err
 }
 
 // shortened cuts a file's name to the length limit of a title.

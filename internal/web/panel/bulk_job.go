@@ -6,17 +6,17 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/sheet"
+	"github.com/coaxhq/coax/internal/subscription"
 	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/look"
 )
-
-// rowsShown is the number of rows on a page.
-const rowsShown = 50
 
 // jobPage is one bulk renewal, from its check to its results.
 type jobPage struct {
@@ -26,8 +26,13 @@ type jobPage struct {
 	Only  string // the state by which rows are filtered
 	Self  string // this page's URL with its filter
 	Pager web.Pager
+	Badge string
 	Left  int  // rows that are not settled
 	Again bool // it is over, and failed rows can be tried again
+	// Outdated is why a draft has to be checked again before it can be started, in the visitor's
+	// language; Recent counts its customers who were renewed in the last 24 hours.
+	Outdated string
+	Recent   int
 }
 
 // jobRow is a row with the badge of its state.
@@ -38,6 +43,10 @@ type jobRow struct {
 	Plan string
 	// Note is the row's result, in the visitor's language.
 	Note string
+	// Renewed says when the customer was renewed in the last 24 hours, in the visitor's language;
+	// Expires is the expiry since then.
+	Renewed string
+	Expires time.Time
 }
 
 // rowBadges maps the states of rows to those of badges.
@@ -55,7 +64,7 @@ func (p panel) showJob(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	page := jobPage{Check: check, Only: v.Query("only"), Left: check.Job.Progress.Queued + check.Job.Progress.Running}
+	page := jobPage{Check: check, Only: v.Query("only"), Badge: jobBadge(check.Job), Left: check.Job.Progress.Queued + check.Job.Progress.Running}
 	base := "/panel/bulk/" + url.PathEscape(check.Job.ID)
 	if v.ByHTMX() && check.Job.State == bulk.Finished {
 		return v.Redirect(base, nil) // the job has changed state: show its page as a whole
@@ -63,6 +72,16 @@ func (p panel) showJob(v *web.Visit) error {
 	if page.Again, err = p.Bulk.CanRetry(v.Context(), check.Job); err != nil {
 		return err
 	}
+	why, err := p.Bulk.Outdated(v.Context(), check.Job)
+	if err != nil {
+		return err
+	}
+	page.Outdated, _ = bulkRefusal(v, why)
+	renewed, err := p.Bulk.RecentlyRenewed(v.Context(), check.Job)
+	if err != nil {
+		return err
+	}
+	page.Recent = len(renewed)
 	if after := check.Wallet.Sub(check.Job.Progress.Outstanding); !after.IsNegative() {
 		page.After = after
 	}
@@ -70,14 +89,14 @@ func (p panel) showJob(v *web.Visit) error {
 		page.Only = ""
 	}
 	after, _ := strconv.Atoi(v.Query("after"))
-	found, err := p.Bulk.Rows(v.Context(), v.Operator(), id, bulk.Page{State: bulk.RowState(page.Only), After: max(0, after), Limit: rowsShown + 1})
+	found, err := p.Bulk.Rows(v.Context(), v.Operator(), id, bulk.Page{State: bulk.RowState(page.Only), After: max(0, after), Limit: web.PageRows + 1})
 	if err != nil {
 		return err
 	}
 	next := ""
-	if len(found) > rowsShown {
-		found = found[:rowsShown]
-		next = strconv.Itoa(found[rowsShown-1].Number)
+	if len(found) > web.PageRows {
+		found = found[:web.PageRows]
+		next = strconv.Itoa(found[web.PageRows-1].Number)
 	}
 	page.Pager, page.Self = v.Pager(next), v.R.URL.RequestURI()
 	names, err := p.planNames(v)
@@ -89,7 +108,14 @@ func (p panel) showJob(v *web.Visit) error {
 		if waits(check.Job, r) {
 			badge = "waiting"
 		}
-		page.Rows = append(page.Rows, jobRow{r, badge, cmp.Or(names[r.PlanID], r.PlanID), rowNote(v, r)})
+		row := jobRow{Row: r, Badge: badge, Plan: cmp.Or(names[r.PlanID], r.PlanID), Note: rowNote(v, r)}
+		if before, is := renewed[r.Number]; is {
+			row.Renewed, row.Expires = v.T(look.Text("Renewed yesterday")), before.Expires
+			if report.Day(before.RenewedAt).Equal(report.Day(v.Now)) {
+				row.Renewed = v.T(look.Text("Renewed today"))
+			}
+		}
+		page.Rows = append(page.Rows, row)
 	}
 	if v.ByHTMX() {
 		return v.ShowPart("panel/bulk-job", "job", page)
@@ -102,19 +128,24 @@ func waits(job bulk.Job, r bulk.Row) bool {
 	return job.Waits() && (r.State == bulk.RowQueued || r.State == bulk.RowRunning)
 }
 
-// planNames returns the names of the plans on sale, by id. While prices are not verified
-// nothing is on sale, and the map is empty.
-func (p panel) planNames(v *web.Visit) (map[string]string, error) {
+// plansOnSale returns none while prices are not verified.
+func (p panel) plansOnSale(v *web.Visit) ([]subscription.Plan, error) {
 	plans, err := p.Plans.Plans(v.Context())
 	var refused *fault.Error
-	if err != nil && !errors.As(err, &refused) {
-		return nil, err
+	if errors.As(err, &refused) {
+		return nil, nil
 	}
+	return plans, err
+}
+
+// planNames returns the names of the plans on sale, by id.
+func (p panel) planNames(v *web.Visit) (map[string]string, error) {
+	plans, err := p.plansOnSale(v)
 	names := map[string]string{}
 	for _, plan := range plans {
 		names[plan.ID] = plan.Name
 	}
-	return names, nil
+	return names, err
 }
 
 // rowNote returns a row's note beyond its state.
@@ -166,22 +197,24 @@ func (p panel) cancelJob(v *web.Visit) error {
 		return err
 	}
 	if job.StartedAt.IsZero() {
-		return v.Redirect("/panel/bulk", v.Info(look.Text("The list was put away. Nothing was charged.")))
+		return v.Redirect("/panel/bulk", v.Info(look.Text("The list was discarded. Nothing was charged.")))
 	}
-	return v.Redirect("/panel/bulk/"+job.ID, v.Info(look.Text("What had not begun is cancelled. What had is carried through.")))
+	return v.Redirect("/panel/bulk/"+job.ID, v.Info(look.Text("The remaining rows are cancelled. Rows in progress are completed.")))
 }
 
-// tryJobAgain makes a new draft out of the failed rows, to be started like any other.
+// tryJobAgain makes a new draft out of the failed rows, or of all rows of a list that was not
+// started, to be started like any other.
 func (p panel) tryJobAgain(v *web.Visit) error {
-	id := v.R.PathValue("id")
-	first, err := p.Bulk.Job(v.Context(), v.Operator(), id)
-	if errors.Is(err, bulk.ErrNoJob) {
-		return web.NotFound()
-	}
+	first, err := p.job(v)
 	if err != nil {
 		return err
 	}
-	second, err := p.Bulk.Retry(v.Context(), first.ID, bulk.Order{OperatorID: v.Operator(), Actor: v.Actor(), Title: againTitle(v, first.Title)})
+	var second bulk.Job
+	if first.State == bulk.Draft {
+		second, err = p.Bulk.CheckAgain(v.Context(), first, v.Actor())
+	} else {
+		second, err = p.Bulk.Retry(v.Context(), first.ID, bulk.Order{OperatorID: v.Operator(), Actor: v.Actor(), Title: againTitle(v, first.Title)})
+	}
 	if why, refused := bulkRefusal(v, err); refused {
 		return v.Redirect("/panel/bulk/"+first.ID, &look.Notice{Kind: "bad", Text: why})
 	}
@@ -193,27 +226,33 @@ func (p panel) tryJobAgain(v *web.Visit) error {
 
 // againTitle is the title of a retry; that of a second retry does not get longer.
 func againTitle(v *web.Visit, title string) string {
-	again := v.T(look.Text("Again: %s"), title)
+	again := v.T(look.Text("Retry: %s"), title)
 	if strings.HasPrefix(title, strings.TrimSuffix(again, title)) {
 		return title
 	}
 	return shortened(again)
 }
 
-// exportJob downloads the result of every row.
-func (p panel) exportJob(v *web.Visit) error {
+// job reads one of the operator's jobs.
+func (p panel) job(v *web.Visit) (bulk.Job, error) {
 	job, err := p.Bulk.Job(v.Context(), v.Operator(), v.R.PathValue("id"))
 	if errors.Is(err, bulk.ErrNoJob) {
-		return web.NotFound()
+		return job, web.NotFound()
 	}
+	return job, err
+}
+
+// exportJob downloads the result of every row.
+func (p panel) exportJob(v *web.Visit) error {
+	job, err := p.job(v)
 	if err != nil {
 		return err
 	}
 	out, err := beginSheet(v, "bulk-renewal-"+job.ID, look.Text("Bulk renewal"), []sheet.Column{
 		{Title: look.Text("Row"), Kind: sheet.Number}, {Title: look.Text("Subscriber")}, {Title: look.Text("Mobile")},
 		{Title: look.Text("Customer")}, {Title: look.Text("Plan")}, {Title: look.Text("State")}, {Title: look.Text("Code")},
-		{Title: look.Text("What came of it")}, {Title: look.Text("Amount"), Kind: sheet.Rupees}, {Title: look.Text("New expiry"), Kind: sheet.Moment},
-		{Title: look.Text("Transaction")}, {Title: look.Text("Can be tried again")},
+		{Title: look.Text("Outcome")}, {Title: look.Text("Amount"), Kind: sheet.Rupees}, {Title: look.Text("New expiry"), Kind: sheet.Moment},
+		{Title: look.Text("Transaction")}, {Title: look.Text("Can be retried")},
 	})
 	if err != nil {
 		return err
@@ -223,8 +262,9 @@ func (p panel) exportJob(v *web.Visit) error {
 			return err
 		}
 		var amount any
-		if r.OperationID != "" {
-			amount = r.Amount
+		var expiry time.Time
+		if r.OperationID != "" && !r.NotRenewed() {
+			amount, expiry = r.Amount, r.Expiry
 		}
 		again := ""
 		if r.CanRetry() {
@@ -232,10 +272,10 @@ func (p panel) exportJob(v *web.Visit) error {
 		}
 		state := rowStates[r.State]
 		if waits(job, r) {
-			state = look.Text("Waits for confirmation")
+			state = look.Text("Awaiting confirmation")
 		}
 		if err := out.Row(r.Number, r.SubscriberID, r.Mobile, r.CustomerName, r.PlanID, v.T(state), string(r.Code), rowNote(v, r), amount,
-			r.Expiry, r.OperationID, again); err != nil {
+			expiry, r.OperationID, again); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ var refusalTexts = map[fault.Code]string{
 	fault.PlanAlreadyActive:   look.Text("That plan is the subscriber's active one. Renew it, or book another plan in advance."),
 	fault.InvalidPlan:         look.Text("There is no such plan, or the subscriber has none yet."),
 	fault.DuplicateRequest:    look.Text("The same subscriber is in the list already, or has been renewed already."),
-	fault.OperationInProgress: look.Text("Something else is under way for this subscriber."),
+	fault.OperationInProgress: look.Text("Another operation is in progress for this subscriber."),
 	fault.PlansUnavailable:    look.Text("The prices are not confirmed by the provider at the moment."),
 	fault.ServiceUnavailable:  look.Text("The provider cannot be reached at the moment."),
 	fault.LCOInactive:         look.Text("Your account is suspended. Ask your MSO."),

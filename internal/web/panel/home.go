@@ -13,7 +13,7 @@ import (
 
 func (p panel) homeRoutes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/panel/", Area: web.Panel, Allow: everyone, Menu: look.Text("Home"), Icon: "house", Handle: p.home},
+		{Method: http.MethodGet, Path: "/panel/", Area: web.Panel, Allow: everyone, Keys: "g h", Menu: look.Text("Home"), Icon: "house", Handle: p.home},
 	}
 }
 
@@ -29,13 +29,17 @@ type homePage struct {
 	// Outlook says how long the wallet lasts; empty while that is not known.
 	Outlook string
 	Due     string // amount due in the next days; empty likewise
+	// Short: the wallet is below the operator's threshold or below what is due.
+	Short bool
 	// Outcomes and Spent are the data of the charts, for up to thirty days.
-	Outcomes   []look.Series
-	Spent      []look.Point
-	TodayCount int
-	TodaySpent string
-	Latest     []entry
-	Soon       []row
+	Outcomes []look.Series
+	Spent    []look.Point
+	// OutcomesBefore and SpentBefore are the thirty days before those.
+	OutcomesBefore, SpentBefore look.Earlier
+	TodayCount                  int
+	TodaySpent                  string
+	Latest                      []entry
+	Soon                        []row
 }
 
 func (p panel) home(v *web.Visit) error {
@@ -48,11 +52,13 @@ func (p panel) home(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	page := homePage{Home: home, Name: v.Session.Person.Name, Latest: entries(latest.Rows), Soon: rows(home.Soon[:min(len(home.Soon), soonRows)], v.Now)}
+	page := homePage{Home: home, Name: v.Session.Person.Name, Short: home.Wallet.Low(), Latest: entries(latest.Rows), Soon: rows(home.Soon[:min(len(home.Soon), soonRows)], v.Now)}
 	if home.Figures != nil {
 		page.Outcomes, page.Spent = charts(v, home.Figures.Days)
+		page.OutcomesBefore, page.SpentBefore = chartsBefore(v, home.Figures)
 		page.Outlook = outlook(v, home.Figures.Forecast)
-		page.Due = v.T("%s fall due in 7 days", look.Rupees(home.Figures.Forecast.Week.Amount))
+		page.Short = page.Short || home.Wallet.Balance.Less(home.Figures.Forecast.Week.Amount)
+		page.Due = v.T("%s due in 7 days", look.Rupees(home.Figures.Forecast.Week.Amount))
 	}
 	page.TodayCount, _ = home.Today.Sum()
 	_, spent := home.Today.Sum(operation.Success)
@@ -67,9 +73,9 @@ func (p panel) home(v *web.Visit) error {
 func outlook(v *web.Visit, f report.Forecast) string {
 	due := look.Rupees(f.Week.Amount)
 	if f.Covered() {
-		return v.T("%s fall due in 7 days; the wallet covers the next 30 days.", due)
+		return v.T("%s due in 7 days; the wallet covers the next 30 days.", due)
 	}
-	return v.T("%s fall due in 7 days; the wallet lasts until %s. For the next 30 days, %s are missing.",
+	return v.T("%s due in 7 days; the wallet lasts until %s. %s short for the next 30 days.",
 		due, v.Look.Day(v.Language(), f.LastsUntil), look.Rupees(f.Missing))
 }
 
@@ -92,6 +98,44 @@ func charts(v *web.Visit, days []report.DayTotals) (outcomes []look.Series, spen
 		spent = append(spent, look.Point{Label: label, Value: amount.Paise(), Note: look.Rupees(amount)})
 	}
 	return outcomes, spent
+}
+
+// chartsBefore returns what the home page's charts show of the days before, and how the sums
+// differ.
+func chartsBefore(v *web.Visit, figures *report.Figures) (outcomes, spent look.Earlier) {
+	name := v.T("30 days before")
+	outcomes, spent = look.Earlier{Name: name}, look.Earlier{Name: name}
+	for _, d := range figures.Before {
+		label := shortDay(v, d.Day)
+		count, _ := d.Sum()
+		_, amount := d.Sum(operation.Success)
+		outcomes.Points = append(outcomes.Points, look.Point{Label: label, Value: int64(count)})
+		spent.Points = append(spent.Points, look.Point{Label: label, Value: amount.Paise()})
+	}
+	sum := func(days []report.DayTotals, value func(report.DayTotals) int64) (sum int64) {
+		for _, d := range days {
+			sum += value(d)
+		}
+		return sum
+	}
+	operations := func(d report.DayTotals) int64 { count, _ := d.Sum(); return int64(count) }
+	paise := func(d report.DayTotals) int64 { _, amount := d.Sum(operation.Success); return amount.Paise() }
+	outcomes.Change = changeText(v, sum(figures.Days, operations), sum(figures.Before, operations))
+	spent.Change = changeText(v, sum(figures.Days, paise), sum(figures.Before, paise))
+	return outcomes, spent
+}
+
+// changeText compares the last thirty days with the thirty before.
+func changeText(v *web.Visit, now, before int64) string {
+	switch percent, known := look.Change(now, before); {
+	case !known:
+		return v.T("Nothing in the 30 days before.")
+	case percent > 0:
+		return v.T("%s more than in the 30 days before.", look.Count(percent)+"%")
+	case percent < 0:
+		return v.T("%s less than in the 30 days before.", look.Count(-percent)+"%")
+	}
+	return v.T("As much as in the 30 days before.")
 }
 
 // shortDay formats a day without its year.

@@ -23,13 +23,13 @@ type Access interface {
 func (p panel) integratorRoutes() []web.Route {
 	const keyPath = "/panel/keys/{key}"
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/panel/keys", Area: web.Panel, Allow: integrators, Menu: look.Text("API keys"), Icon: "key-round", Handle: p.showKeys},
+		{Method: http.MethodGet, Path: "/panel/keys", Area: web.Panel, Allow: integrators, Keys: "g k", Menu: look.Text("API keys"), Icon: "key-round", Handle: p.showKeys},
 		{Method: http.MethodGet, Path: keyPath, Area: web.Panel, Allow: integrators, Handle: p.showKey},
 		{Method: http.MethodPost, Path: keyPath + "/revoke", Area: web.Panel, Allow: owners, Form: keyPath, Handle: p.revokeKey},
-		{Method: http.MethodGet, Path: "/panel/requests", Area: web.Panel, Allow: integrators, Menu: look.Text("Request log"), Icon: "scroll-text", Handle: p.showRequests},
+		{Method: http.MethodGet, Path: "/panel/requests", Area: web.Panel, Allow: integrators, Keys: "g r", Menu: look.Text("Request log"), Icon: "scroll-text", Handle: p.showRequests},
 		{Method: http.MethodGet, Path: "/panel/requests/{id}", Area: web.Panel, Allow: integrators, Handle: p.showRequest},
 		{Method: http.MethodPost, Path: "/panel/requests/{id}", Area: web.Panel, Allow: integrators, ReadOnly: true, Upload: comparedMost, Handle: p.compareRequest},
-		{Method: http.MethodGet, Path: "/panel/signature", Area: web.Panel, Allow: integrators, Menu: look.Text("Signature helper"), Icon: "fingerprint", Handle: p.showSignature},
+		{Method: http.MethodGet, Path: "/panel/signature", Area: web.Panel, Allow: integrators, Keys: "g i", Menu: look.Text("Signature helper"), Icon: "fingerprint", Handle: p.showSignature},
 	}
 }
 
@@ -139,7 +139,7 @@ func (p panel) revokeKey(v *web.Visit) error {
 		}
 		return err
 	}
-	return v.Redirect("/panel/keys", v.Success("Key %s is revoked: it opens nothing any more.", key.Hint))
+	return v.Redirect("/panel/keys", v.Success("Key %s is revoked and no longer works.", key.Hint))
 }
 
 func (p panel) showKeys(v *web.Visit) error {

@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/requestlog"
@@ -20,7 +22,7 @@ import (
 func (p panel) orderRoutes() []web.Route {
 	const renew, advance = "/panel/subscribers/{id}/renew", "/panel/subscribers/{id}/advance-renew"
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/panel/activate", Area: web.Panel, Allow: counters, FormOnly: true, Menu: look.Text("Activate"), Icon: "user-plus", Handle: p.activateForm},
+		{Method: http.MethodGet, Path: "/panel/activate", Area: web.Panel, Allow: counters, FormOnly: true, Keys: "n", Menu: look.Text("Activate"), Icon: "user-plus", Handle: p.activateForm},
 		{Method: http.MethodPost, Path: "/panel/activate", Area: web.Panel, Allow: counters, Handle: p.activate},
 		{Method: http.MethodGet, Path: renew, Area: web.Panel, Allow: counters, FormOnly: true, Handle: p.renewForm(operation.Renew)},
 		{Method: http.MethodPost, Path: renew, Area: web.Panel, Allow: counters, Handle: p.renew(operation.Renew)},
@@ -35,12 +37,44 @@ type orderPage struct {
 	Subscriber report.SubscriberDetail // of a renewal
 	Standing   string
 	Choices    []look.Choice
+	Areas      []string // of an activation, to choose from
 	// Key is the form's idempotency key, made when the form is first shown: however often
 	// it is sent, it is one purchase.
 	Key    string
 	Fields map[string]string
 	Quote  *operation.Quote
+	Held   money.Amount // by other operations
+	// Recent is the last renewal, if it was less than recently ago: another clerk may just have
+	// been paid for it. Ample: there is no such renewal, and more days are left than ampleDays.
+	Recent string // in the visitor's language
+	Ample  bool
+	// Box is set if another subscriber has the box number of an activation.
+	Box *sharedBox
 	refusal
+}
+
+const (
+	// recently is how long after a renewal another one looks like a mistake.
+	recently = 24 * time.Hour
+	// ampleDays is how many days may be left before a renewal looks like a mistake.
+	ampleDays = 25
+)
+
+// noteRecent fills in what speaks against another renewal now.
+func (o *orderPage) noteRecent(v *web.Visit) {
+	for _, op := range o.Subscriber.Timeline {
+		if op.Kind == operation.Activate || op.State != operation.Success || op.Reversed() || v.Now.Sub(op.CompletedAt) > recently {
+			continue
+		}
+		at := op.CompletedAt.In(subscription.IST).Format("15:04")
+		said := v.T("Renewed yesterday at %s (%s, %s).", at, op.PlanName, look.Rupees(op.Amount))
+		if report.Day(op.CompletedAt).Equal(report.Day(v.Now)) {
+			said = v.T("Renewed today at %s (%s, %s).", at, op.PlanName, look.Rupees(op.Amount))
+		}
+		o.Recent = said
+		return
+	}
+	o.Ample = o.Kind == operation.Renew && o.Subscriber.DaysLeft > ampleDays
 }
 
 // Advance reports whether the form books the next cycle and leaves the present one.
@@ -98,6 +132,16 @@ func (p panel) offer(v *web.Visit, page *orderPage) error {
 	return nil
 }
 
+// readHeld fills in the money that is held, which is not part of a quote.
+func (p panel) readHeld(v *web.Visit, page *orderPage) error {
+	if page.Quote == nil {
+		return nil
+	}
+	wallet, err := p.Report.Wallet(v.Context(), v.Operator())
+	page.Held = wallet.Held
+	return err
+}
+
 // quote fills in what the order would cost. If the form was sent before, it returns the
 // transaction's page to redirect to.
 func (p panel) quote(v *web.Visit, page *orderPage) (known string) {
@@ -145,6 +189,10 @@ func (p panel) buy(v *web.Visit, page orderPage, again func(orderPage) error) er
 	// The price may have changed since it was shown, and no price is charged that was not
 	// shown. A form that was sent before keeps its price and its result.
 	if known := p.quote(v, &page); known != "" {
+		// One that a restored store had forgotten learns its key and its customer's name.
+		if err := p.Operations.Claim(context.WithoutCancel(v.Context()), p.request(v, page)); err != nil {
+			return err
+		}
 		p.logAgain(v, page, known)
 		return v.Redirect("/panel/transactions/"+known, nil)
 	}
@@ -153,10 +201,10 @@ func (p panel) buy(v *web.Visit, page orderPage, again func(orderPage) error) er
 		p.log(v, page, page.Code)
 		return again(page)
 	case page.Key != v.Field("key"):
-		page.Notice = v.T("This form was sent before, filled in otherwise. Look at it again before you agree.")
+		page.Notice = v.T("This form was sent before with other values. Check it again before you pay.")
 		return again(page)
 	case page.Quote.Amount.String() != v.Field("amount"):
-		page.Notice = v.T("The price has changed since it was shown. Look at it again before you agree.")
+		page.Notice = v.T("The price has changed since it was shown. Check it again before you pay.")
 		return again(page)
 	}
 	result, err := p.Operations.Process(v.Context(), p.request(v, page))
@@ -185,6 +233,7 @@ func (p panel) log(v *web.Visit, page orderPage, code fault.Code) {
 	p.Requests.Record(requestlog.Entry{
 		At: v.Now, OperatorID: v.Operator(), KeyHint: v.Session.Person.Username, Method: v.R.Method, Path: page.Path(),
 		Status: p.StatusOf(code), Code: code, Address: v.Address, RequestID: v.RequestID, Took: v.Elapsed(), IdempotencyKey: page.Key,
+		PlanID: page.PlanID,
 	})
 }
 
@@ -204,11 +253,20 @@ func key(v *web.Visit) string {
 }
 
 // activationFields are the fields of an activation's form.
-var activationFields = []string{"full_name", "mobile", "plan_id", "email", "address", "connection_type"}
+var activationFields = []string{"full_name", "mobile", "plan_id", "email", "area", "address", "box_number", "notes", "connection_type"}
+
+// mobileOf returns the ten digits of a number that may have +91, blanks and hyphens in it. What is not
+// a mobile number stays as it is, to be refused.
+func mobileOf(text string) string {
+	if mobile, ok := subscription.ReadMobile(text); ok {
+		return mobile
+	}
+	return text
+}
 
 func (p panel) activateForm(v *web.Visit) error {
 	page := orderPage{Kind: operation.Activate, Key: newKey(), Fields: map[string]string{
-		"mobile": v.Query("mobile"), "full_name": v.Query("name"), "plan_id": v.Query("plan"),
+		"mobile": mobileOf(v.Query("mobile")), "full_name": v.Query("name"), "plan_id": v.Query("plan"),
 	}}
 	return p.showActivation(v, page)
 }
@@ -217,13 +275,32 @@ func (p panel) showActivation(v *web.Visit, page orderPage) error {
 	if page.Problem != "" {
 		v.Status = http.StatusUnprocessableEntity
 	}
+	if page.Code == fault.SubscriberExists {
+		known, err := p.Operations.Subscription(v.Context(), v.Operator(), "", page.Fields["mobile"])
+		switch {
+		case err == nil:
+			page.Known = known.ID
+		case fault.CodeOf(err) != fault.SubscriberNotFound: // with another operator
+			return err
+		}
+	}
 	if err := p.offer(v, &page); err != nil {
 		return err
 	}
-	if page.Ready() {
-		return v.Show("panel/activate-confirm", page)
+	if err := p.readHeld(v, &page); err != nil {
+		return err
 	}
-	return v.Show("panel/activate", page)
+	var err error
+	if !page.Ready() {
+		if page.Areas, err = p.Report.Areas(v.Context(), v.Operator()); err != nil {
+			return err
+		}
+		return v.Show("panel/activate", page)
+	}
+	if page.Box, err = p.sharedBox(v, page.Fields["box_number"], ""); err != nil {
+		return err
+	}
+	return v.Show("panel/activate-confirm", page)
 }
 
 func (p panel) activate(v *web.Visit) error {
@@ -234,6 +311,9 @@ func (p panel) activate(v *web.Visit) error {
 			// towards maxlength.
 			page.Fields[name] = strings.ReplaceAll(value, "\r\n", "\n")
 		}
+	}
+	if mobile, given := page.Fields["mobile"]; given {
+		page.Fields["mobile"] = mobileOf(mobile)
 	}
 	// Blanks are part of a password, so it is not trimmed.
 	if password := v.R.PostForm.Get("password"); password != "" {
@@ -290,13 +370,18 @@ func (p panel) renewal(v *web.Visit, kind operation.Kind, planID string) (orderP
 	if planID == "" && kind == operation.Renew {
 		planID = detail.PlanID
 	}
-	return orderPage{
+	page := orderPage{
 		Kind: kind, Subscriber: detail, Standing: standing(detail.Expires, v.Now),
 		Fields: map[string]string{"subscriber_id": detail.ID, "plan_id": planID},
-	}, nil
+	}
+	page.noteRecent(v)
+	return page, nil
 }
 
 func (p panel) showRenewal(v *web.Visit, page orderPage) error {
+	if err := p.readHeld(v, &page); err != nil {
+		return err
+	}
 	if err := p.offer(v, &page); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/login"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/receipt"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/requestlog"
 	"github.com/coaxhq/coax/internal/subscription"
@@ -42,10 +43,16 @@ type Config struct {
 	Operations *operation.Processor
 	Plans      *catalogue.Catalogue
 	Passwords  *admin.Passwords
+	Contacts   *admin.Contacts
 	Operators  Operators
 	Histories  Histories
 	Bulk       *bulk.Service
 	Requests   *requestlog.Log
+	// Payments announces payments to the MSO.
+	Payments *admin.Payments
+	Receipts receipt.Store
+	// Links are those under which customers open their receipts.
+	Links *receipt.Links
 	// StatusOf returns the API's status for a code, for the panel's orders in the request
 	// log.
 	StatusOf func(fault.Code) int
@@ -54,7 +61,9 @@ type Config struct {
 	Failures FailedAuthentications
 	// Store saves an owner's actions on the operator's own users and keys.
 	Store admin.Store
-	Now   func() time.Time
+	// ReversalAge is until how long after its success staff can reverse an operation.
+	ReversalAge time.Duration
+	Now         func() time.Time
 }
 
 type panel struct{ Config }
@@ -93,7 +102,10 @@ func Routes(config Config) []web.Route {
 		p.operationRoutes(),
 		p.bulkRoutes(),
 		p.booksRoutes(),
+		p.paymentRoutes(),
 		p.integratorRoutes(),
 		p.peopleRoutes(),
+		p.receiptRoutes(),
+		p.searchRoutes(),
 	)
 }

@@ -48,7 +48,7 @@ func (p panel) resetPassword(v *web.Visit) error {
 	voucher, brought := v.Voucher()
 	if !brought {
 		v.Status, page.Once = http.StatusUnprocessableEntity, web.NewVoucher()
-		page.Problem = v.T("The form was not complete. Fill it in once more.")
+		page.Problem = v.T("The form was incomplete. Fill it in again.")
 		return v.Show("panel/password", page)
 	}
 	var tooMany *admin.TooManyResets
@@ -66,7 +66,7 @@ func (p panel) resetPassword(v *web.Visit) error {
 		page.Problem = v.T("%s app passwords were replaced within a minute, which is the most. Nothing was replaced now; try again in %s seconds.", look.Count(admin.ResetsAMinute), look.Count(int64(wait)))
 	case detail.Expires.IsZero():
 		v.Status = http.StatusUnprocessableEntity
-		page.Problem = v.T("The activation is not settled yet, so there is no password to replace.")
+		page.Problem = v.T("The activation is not complete yet, so there is no password to replace.")
 	default:
 		if page.Problem = told(v, err); page.Problem == "" {
 			return err

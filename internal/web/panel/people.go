@@ -27,7 +27,7 @@ func (p panel) peopleRoutes() []web.Route {
 		return web.Route{Method: http.MethodPost, Path: path, Area: web.Panel, Allow: owners, StepUp: true, Form: form, Handle: handle}
 	}
 	return []web.Route{
-		{Method: http.MethodGet, Path: peoplePath, Area: web.Panel, Allow: owners, Menu: look.Text("People"), Icon: "circle-user-round", Handle: p.showPeople},
+		{Method: http.MethodGet, Path: peoplePath, Area: web.Panel, Allow: owners, Keys: "g p", Menu: look.Text("People"), Icon: "circle-user-round", Handle: p.showPeople},
 		post(peoplePath, "", p.createPerson),
 		post(peoplePath+"/second-factor", peoplePath, p.requireSecondFactor),
 		{Method: http.MethodGet, Path: personPath, Area: web.Panel, Allow: owners, Handle: p.showPerson},
@@ -59,7 +59,7 @@ func told(v *web.Visit, err error) string {
 	if !errors.As(err, &refusal) {
 		return ""
 	}
-	return v.T("This was not done: %s.", strings.TrimSuffix(strings.TrimSuffix(say(v, refusal), "."), "।"))
+	return v.T("This could not be done: %s.", strings.TrimSuffix(strings.TrimSuffix(say(v, refusal), "."), "।"))
 }
 
 func say(v *web.Visit, refusal *admin.Refusal) string {
@@ -169,11 +169,11 @@ func (p panel) createPerson(v *web.Visit) error {
 	wrong := map[string]string{}
 	for _, name := range []string{"name", "username"} {
 		if v.Field(name) == "" {
-			wrong[name] = v.T("This is needed.")
+			wrong[name] = v.T("This is required.")
 		}
 	}
 	if _, ok := login.FoldUsername(v.Field("username")); !ok && wrong["username"] == "" {
-		wrong["username"] = v.T("Write 3 to 64 of a-z, 0-9 and . _ - @")
+		wrong["username"] = v.T("Enter 3 to 64 of a-z, 0-9 and . _ - @")
 	}
 	role := login.Role(v.Field("role"))
 	if !slices.Contains(login.Operator.Roles(), role) {
@@ -181,7 +181,7 @@ func (p panel) createPerson(v *web.Visit) error {
 	}
 	problem := ""
 	if !brought {
-		problem = v.T("The form was not complete. Fill it in once more.")
+		problem = v.T("The form was incomplete. Fill it in again.")
 	}
 	if problem != "" || len(wrong) > 0 {
 		return p.peopleForm(v, problem, wrong)
@@ -223,7 +223,7 @@ func (p panel) requireSecondFactor(v *web.Visit) error {
 		}
 		return err
 	}
-	return v.Redirect(peoplePath, v.Success("A second factor is required from now on. Whoever has none sets one up on the next page they open."))
+	return v.Redirect(peoplePath, v.Success("A second factor is now required. People without one set it up the next time they open a page."))
 }
 
 // personPage is one login of the operator.
@@ -298,7 +298,7 @@ func (p panel) setPersonName(v *web.Visit) error {
 func (p panel) setPersonRole(v *web.Visit) error {
 	role := login.Role(v.Field("role"))
 	return p.changePerson(v, admin.LoginChange{Role: &role}, func(login.Person) *look.Notice {
-		return v.Success("Changed. It holds from now on, also where they are signed in.")
+		return v.Success("Changed. It applies immediately, also where they are signed in.")
 	})
 }
 
@@ -306,7 +306,7 @@ func (p panel) setPersonAccess(v *web.Visit) error {
 	disabled := v.Field("disabled") == "yes"
 	return p.changePerson(v, admin.LoginChange{Disabled: &disabled}, func(changed login.Person) *look.Notice {
 		if disabled {
-			return v.Success("%s is switched off and signed out everywhere.", changed.Username)
+			return v.Success("%s is disabled and signed out everywhere.", changed.Username)
 		}
 		return v.Success("%s can sign in again.", changed.Username)
 	})
@@ -316,7 +316,7 @@ func (p panel) resetPersonPassword(v *web.Visit) error {
 	voucher, brought := v.Voucher()
 	return p.onPerson(v, func(found login.Person) error {
 		if !brought {
-			return p.personForm(v, v.T("The form was not complete. Fill it in once more."))
+			return p.personForm(v, v.T("The form was incomplete. Fill it in again."))
 		}
 		service := p.service(v).WithVoucher(voucher)
 		changed, password, err := service.ResetPassword(lasting(v), found.ID)
@@ -333,6 +333,6 @@ func (p panel) resetPersonSecondFactor(v *web.Visit) error {
 		if err != nil {
 			return err
 		}
-		return v.Redirect(person{changed}.Path(), v.Success("The second factor of %s is taken away, and they are signed out everywhere.", changed.Username))
+		return v.Redirect(person{changed}.Path(), v.Success("The second factor of %s was removed, and they were signed out everywhere.", changed.Username))
 	})
 }

@@ -23,13 +23,17 @@ type refusal struct {
 	Notice string
 	// Before is the conflicting transaction, if there is one.
 	Before string
+	// Known is the operator's own subscriber with the mobile number, if there is one.
+	Known string
+	// PlanID is the plan of an order that was refused because of maintenance, for the request log.
+	PlanID string
 }
 
 // explain describes a refusal for users: the API's messages are about headers and keys.
 func explain(v *web.Visit, err error) refusal {
 	f := fault.From(err)
 	told := worded(v, f)
-	told.Code = f.Code
+	told.Code, told.PlanID = f.Code, operation.PlanInMaintenance(err)
 	return told
 }
 
@@ -44,7 +48,7 @@ func worded(v *web.Visit, f *fault.Error) refusal {
 		for name, text := range fields {
 			problems[name] = explainField(v, text)
 		}
-		return refusal{Problem: v.T("Some fields need another look."), Errors: problems}
+		return refusal{Problem: v.T("Check the marked fields."), Errors: problems}
 	case fault.InvalidPlan:
 		text := v.T("This plan is not on sale. Choose another one.")
 		return refusal{Problem: text, Errors: map[string]string{"plan_id": text}}
@@ -52,27 +56,29 @@ func worded(v *web.Visit, f *fault.Error) refusal {
 		return refusal{Problem: v.T("The prices could not be verified with the provider, so nothing can be bought at the moment. Try again in a few minutes.")}
 	case fault.InsufficientBalance:
 		missing, _ := f.Data["shortfall"].(money.Amount)
-		return refusal{Problem: v.T("The wallet holds %s less than that. Top it up first.", look.Rupees(missing))}
+		return refusal{Problem: v.T("The wallet is %s short. Top it up first.", look.Rupees(missing))}
 	case fault.SubscriberExists:
-		text := v.T("This mobile number is registered already. Renew the subscriber instead.")
-		return refusal{Problem: text, Errors: map[string]string{"mobile": text}}
+		return refusal{
+			Problem: v.T("This mobile number is registered already. Renew the subscriber instead."),
+			Errors:  map[string]string{"mobile": v.T("It belongs to a subscriber.")},
+		}
 	case fault.SubscriberNotFound:
 		return refusal{Problem: v.T("There is no such subscriber.")}
 	case fault.OperationInProgress:
 		open, _ := f.Data["transaction_id"].(string)
-		return refusal{Problem: v.T("Another operation for this customer is under way. Wait until it has ended."), Before: open}
+		return refusal{Problem: v.T("Another operation for this customer is in progress. Wait until it is complete."), Before: open}
 	case fault.DuplicateRequest:
 		before, _ := f.Data["previous_transaction_id"].(string)
-		return refusal{Problem: v.T("This subscriber was renewed with this plan less than two minutes ago. If it is meant to be renewed once more, wait a little."), Before: before}
+		return refusal{Problem: v.T("This subscriber was renewed with this plan less than two minutes ago. To renew again, wait a moment."), Before: before}
 	case fault.PlanAlreadyActive:
-		text := v.T("This is the plan that the subscriber has. Renew it, or book another plan in advance.")
+		text := v.T("The subscriber already has this plan. Renew it, or book another plan in advance.")
 		return refusal{Problem: text, Errors: map[string]string{"plan_id": text}}
 	case fault.ProviderError:
 		return refusal{Problem: v.T("The provider cannot be reached at the moment. Nothing was charged; try again in a few minutes.")}
 	case fault.LCOInactive:
-		return refusal{Problem: v.T("This operator's account is suspended: it can look at everything and buy nothing.")}
+		return refusal{Problem: v.T("This operator's account is suspended: you can view everything but not buy.")}
 	}
-	return refusal{Problem: v.T("The service could not do this just now. Send the form again in a moment: it is charged at most once.")}
+	return refusal{Problem: v.T("The service could not do this right now. Send the form again in a moment: it is charged at most once.")}
 }
 
 // fieldForms are the format strings of an activation's field errors.
@@ -81,6 +87,7 @@ var fieldForms = []string{
 	look.Text("It has to be exactly %d digits."),
 	look.Text("It has more than 64 characters."),
 	look.Text("It is not an e-mail address."),
+	look.Text("It may have letters, digits and hyphens only."),
 	look.Text("It has %d characters; at most %d are allowed."),
 	look.Text("It has to be a text in quotes."),
 	look.Text("It is not valid UTF-8."),

@@ -37,7 +37,7 @@ func requestQuery(v *web.Visit, keys []access.Credential) (requestlog.Query, req
 	page := requestsPage{
 		Search: v.Query("q"), Key: v.Query("key"), Code: v.Query("code"), Refused: v.Query("refused"), Period: readPeriod(v), Keys: keys,
 	}
-	q := requestlog.Query{After: v.Query("after"), From: page.Period.from, Refused: page.Refused == "yes"}
+	q := requestlog.Query{After: v.Query("after"), From: page.Period.from, Refused: page.Refused == "yes", Limit: web.PageRows}
 	if !page.Period.until.IsZero() {
 		q.To = page.Period.until.AddDate(0, 0, 1).Add(-time.Millisecond)
 	}

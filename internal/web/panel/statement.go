@@ -19,9 +19,9 @@ func (p panel) booksRoutes() []web.Route {
 		return web.Route{Method: http.MethodGet, Path: path, Area: web.Panel, Allow: everyone, Handle: handle}
 	}
 	statement := get("/panel/statement", p.showStatement)
-	statement.Menu, statement.Icon = look.Text("Statement"), "receipt-indian-rupee"
+	statement.Menu, statement.Icon, statement.Keys = look.Text("Statement"), "receipt-indian-rupee", "g m"
 	transactions := get("/panel/transactions", p.showTransactions)
-	transactions.Menu, transactions.Icon = look.Text("Transactions"), "arrow-left-right"
+	transactions.Menu, transactions.Icon, transactions.Keys = look.Text("Transactions"), "arrow-left-right", "g t"
 	return []web.Route{
 		statement,
 		get("/panel/statement/print", p.printStatement),
@@ -57,9 +57,9 @@ func readPeriod(v *web.Visit) period {
 	d.until, wrongToo = readDay(d.Until)
 	switch {
 	case wrong || wrongToo:
-		d.Problem = look.Text("That is not a day. Write it as 2026-11-30.")
+		d.Problem = look.Text("That is not a date. Enter it as 2026-11-30.")
 	case !d.from.IsZero() && !d.until.IsZero() && d.until.Before(d.from):
-		d.Problem = look.Text("The last day is before the first one.")
+		d.Problem = look.Text("The end date is before the start date.")
 		d.until = d.from
 	}
 	return d
@@ -103,6 +103,8 @@ type statementPage struct {
 	Months  []monthLink
 	Links   links
 	HasMore bool
+	// Announced are the announced payments that are not in the wallet yet.
+	Announced announcedMoney
 
 	// Described translates a ledger line's description.
 	Described func(description string) string
@@ -125,7 +127,7 @@ func statementFilter(v *web.Visit) (report.StatementFilter, period) {
 	d := readPeriod(v)
 	d.fill(v.Now)
 	f := report.StatementFilter{
-		From: d.from, Until: d.until, Text: v.Query("q"), NewestFirst: v.Query("order") != "oldest", After: v.Query("after"),
+		From: d.from, Until: d.until, Text: v.Query("q"), NewestFirst: v.Query("order") != "oldest", After: v.Query("after"), Limit: web.PageRows,
 	}
 	switch side := report.Side(v.Query("side")); side {
 	case report.Credit, report.Debit:
@@ -157,6 +159,9 @@ func (p panel) statement(v *web.Visit, f report.StatementFilter, d period) (page
 	page = statementPage{
 		Statement: s, Period: d, Side: string(f.Side), Text: f.Text, Newest: f.NewestFirst,
 		Narrow: f.Side != report.Both || f.Text != "", Links: linksOf(v, "/panel/statement", s.Next), HasMore: s.Next != "", Described: v.LedgerText,
+	}
+	if page.Announced.Open, page.Announced.Sum, err = p.Payments.Announced(v.Context(), v.Operator()); err != nil {
+		return page, err
 	}
 	if s.Wallet.Held.IsPositive() {
 		held, err := p.Report.Holds(v.Context(), v.Operator())

@@ -39,25 +39,25 @@ func (p panel) exportStatement(v *web.Visit) error {
 		statement = s
 		out, err = beginSheet(v, "statement-"+d.From+"-"+d.Until, look.Text("Statement"), []sheet.Column{
 			{Title: look.Text("Time"), Kind: sheet.Moment}, {Title: look.Text("Line"), Kind: sheet.Number},
-			{Title: look.Text("Description")}, {Title: look.Text("Transaction")},
+			{Title: look.Text("Description")}, {Title: look.Text("Customer")}, {Title: look.Text("Mobile")}, {Title: look.Text("Transaction")},
 			{Title: look.Text("Debit"), Kind: sheet.Rupees}, {Title: look.Text("Credit"), Kind: sheet.Rupees},
 			{Title: look.Text("Balance"), Kind: sheet.Rupees},
 		})
 		if err != nil {
 			return err
 		}
-		return out.Row(s.From, nil, v.T(look.Text("Opening balance")), nil, nil, nil, s.Opening)
+		return out.Row(s.From, nil, v.T(look.Text("Opening balance")), nil, nil, nil, nil, nil, s.Opening)
 	}
 	each := func(l report.LedgerLine) error {
 		if l.Side == report.Debit {
-			return out.Row(l.At, l.Line, l.Description, l.TransactionID, l.Amount, nil, l.BalanceAfter)
+			return out.Row(l.At, l.Line, v.LedgerText(l.Description), l.Customer, l.Mobile, l.TransactionID, l.Amount, nil, l.BalanceAfter)
 		}
-		return out.Row(l.At, l.Line, l.Description, l.TransactionID, nil, l.Amount, l.BalanceAfter)
+		return out.Row(l.At, l.Line, v.LedgerText(l.Description), l.Customer, l.Mobile, l.TransactionID, nil, l.Amount, l.BalanceAfter)
 	}
 	if err := p.Report.EachLine(v.Context(), v.Operator(), f, begin, each); err != nil {
 		return err
 	}
-	if err := out.Row(nil, nil, v.T(look.Text("Closing balance")), nil, nil, nil, statement.Closing); err != nil {
+	if err := out.Row(nil, nil, v.T(look.Text("Closing balance")), nil, nil, nil, nil, nil, statement.Closing); err != nil {
 		return err
 	}
 	return out.Close()

@@ -1,10 +1,12 @@
 package panel
 
 import (
-	"errors"
+	"cmp"
 	"net/http"
+	"slices"
 	"time"
 
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/subscription"
@@ -15,15 +17,23 @@ import (
 func (p panel) subscriberRoutes() []web.Route {
 	const one = "/panel/subscribers/{id}"
 	return []web.Route{
-		{Method: http.MethodGet, Path: "/panel/subscribers", Area: web.Panel, Allow: everyone, Menu: look.Text("Subscribers"), Icon: "users", Handle: p.subscribers},
+		{Method: http.MethodGet, Path: "/panel/subscribers", Area: web.Panel, Allow: everyone, Keys: "g s", Menu: look.Text("Subscribers"), Icon: "users", Handle: p.subscribers},
+		{Method: http.MethodGet, Path: "/panel/subscribers/export/csv", Area: web.Panel, Allow: everyone, Handle: p.exportSubscribers},
+		{Method: http.MethodGet, Path: "/panel/subscribers/export/xlsx", Area: web.Panel, Allow: everyone, Handle: p.exportSubscribers},
+		{Method: http.MethodGet, Path: "/panel/subscribers/list/due", Area: web.Panel, Allow: everyone, Handle: p.showDue},
+		{Method: http.MethodGet, Path: "/panel/subscribers/list/due/export/csv", Area: web.Panel, Allow: everyone, Handle: p.exportDue},
+		{Method: http.MethodGet, Path: "/panel/subscribers/list/due/export/xlsx", Area: web.Panel, Allow: everyone, Handle: p.exportDue},
 		{Method: http.MethodGet, Path: one, Area: web.Panel, Allow: everyone, Handle: p.subscriber},
+		{Method: http.MethodGet, Path: one + "/contact", Area: web.Panel, Allow: counters, FormOnly: true, Handle: p.contactForm},
+		{Method: http.MethodPost, Path: one + "/contact", Area: web.Panel, Allow: counters, Handle: p.changeContact},
+		{Method: http.MethodPost, Path: one + "/contact/tell", Area: web.Panel, Allow: counters, Handle: p.tellContact},
 		{Method: http.MethodGet, Path: one + "/password", Area: web.Panel, Allow: counters, FormOnly: true, Handle: p.passwordForm},
 		{Method: http.MethodPost, Path: one + "/password", Area: web.Panel, Allow: counters, StepUp: true, Handle: p.resetPassword},
 	}
 }
 
-// expiringSoon is how long before an expiry lists warn of it.
-const expiringSoon = 7 * 24 * time.Hour
+// expiringSoon is how many calendar days before an expiry lists warn of it.
+const expiringSoon = 7
 
 // row is a subscriber in a list.
 type row struct {
@@ -43,7 +53,7 @@ func rows(found []report.Subscriber, now time.Time) []row {
 // standing returns a subscriber's state, with a warning before the expiry.
 func standing(expires, now time.Time) string {
 	status := subscription.StatusAt(expires, now)
-	if status == subscription.SubscriberActive && expires.Sub(now) <= expiringSoon {
+	if status == subscription.SubscriberActive && subscription.DaysLeft(expires, now) <= expiringSoon {
 		return string(report.Expiring)
 	}
 	return string(status)
@@ -76,55 +86,6 @@ func views(counts report.SubscriberCounts) []view {
 	}
 }
 
-type subscribersPage struct {
-	Search string
-	Show   string
-	Views  []view
-	Rows   []row
-	Pager  web.Pager
-	Cut    bool   // the search is not complete; the next page continues it
-	Empty  bool   // there is no subscriber yet
-	Bulk   string // URL for renewing all listed subscribers
-}
-
-func (p panel) subscribers(v *web.Visit) error {
-	counts, err := p.Report.Counts(v.Context(), v.Operator())
-	if err != nil {
-		return err
-	}
-	page := subscribersPage{Search: v.Query("q"), Show: v.Query("show"), Views: views(counts)}
-	filter := report.SubscriberFilter{Search: page.Search, After: v.Query("after"), Order: report.ByName, Limit: 25}
-	known := false
-	for i := range page.Views {
-		one := &page.Views[i]
-		one.Href = v.FilterURL("/panel/subscribers", "show", one.Name)
-		if one.Here = one.Name == page.Show; one.Here {
-			known = true
-			filter.Status, filter.Within = one.standing, one.within
-		}
-	}
-	if !known {
-		return web.NotFound()
-	}
-	found, err := p.Report.Subscribers(v.Context(), v.Operator(), filter)
-	if errors.Is(err, report.ErrCursor) {
-		return web.NotFound()
-	}
-	if err != nil {
-		return err
-	}
-	page.Rows, page.Cut = rows(found.Rows, v.Now), found.Truncated
-	page.Empty = len(page.Rows) == 0 && page.Search == "" && page.Show == ""
-	if page.Search == "" && len(page.Rows) > 0 && (filter.Status == report.Expiring || filter.Status == report.Expired) {
-		page.Bulk = "/panel/bulk?within=" + page.Show
-	}
-	page.Pager = v.Pager(found.Next)
-	if v.ByHTMX() {
-		return v.ShowPart("panel/subscribers", "list", page)
-	}
-	return v.Show("panel/subscribers", page)
-}
-
 // cycle is one that a subscriber has, had or will have.
 type cycle struct {
 	Plan             string
@@ -134,18 +95,28 @@ type cycle struct {
 
 type subscriberPage struct {
 	report.SubscriberDetail
+	Contact  admin.ContactRecord
+	Changes  []contactChange
 	Standing string
 	Cycles   []cycle
 	Timeline []entry
 	Pending  []entry
 	Settled  bool // the activation is: there is something to renew
+	// Reversing is the operation that is being reversed; empty if none is.
+	Reversing string
+}
+
+// errNoSubscriber is the same for an id that does not exist and for one of another operator.
+var errNoSubscriber = &web.Problem{
+	Status: http.StatusNotFound, Text: look.Text("There is no such subscriber. Search by a mobile number, an id or a name."),
+	Next: "/panel/subscribers", NextText: look.Text("Find a subscriber"),
 }
 
 // found reads a subscriber of the visitor's own operator; another's is not there.
 func (p panel) found(v *web.Visit) (report.SubscriberDetail, error) {
 	detail, found, err := p.Report.Subscriber(v.Context(), v.Operator(), v.R.PathValue("id"))
 	if err == nil && !found {
-		err = web.NotFound()
+		err = errNoSubscriber
 	}
 	return detail, err
 }
@@ -155,9 +126,16 @@ func (p panel) subscriber(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
+	contact, _, err := p.Contacts.Record(v.Context(), v.Operator(), detail.ID)
+	if err != nil {
+		return err
+	}
 	page := subscriberPage{
-		SubscriberDetail: detail, Standing: standing(detail.Expires, v.Now), Cycles: cyclesOf(detail, v.Now),
+		SubscriberDetail: detail, Contact: contact, Changes: contactChanges(contact), Standing: standing(detail.Expires, v.Now), Cycles: cyclesOf(detail, v.Now),
 		Timeline: entries(detail.Timeline), Pending: entries(detail.Pending), Settled: !detail.Expires.IsZero(),
+	}
+	if len(page.Pending) == 0 {
+		page.Reversing = detail.OpenOperation
 	}
 	if v.ByHTMX() {
 		return v.ShowPart("panel/subscriber", "whole", page)
@@ -165,26 +143,57 @@ func (p panel) subscriber(v *web.Visit) error {
 	return v.Show("panel/subscriber", page)
 }
 
-// cyclesOf lists a subscriber's cycles, the latest first. A cycle that another one cut
-// short ends when that one begins.
+// cyclesOf lists a subscriber's cycles as they follow each other, the latest first. A stored cycle
+// begins with its plan, which for a renewal is at once, although its days come after those that were
+// paid before: here a cycle of the same plan begins where the one before ends, and one of another
+// plan ends the one before.
 func cyclesOf(detail report.SubscriberDetail, now time.Time) []cycle {
-	list := make([]cycle, 0, len(detail.Cycles))
-	current := -1
-	for i := len(detail.Cycles) - 1; i >= 0; i-- {
-		c := detail.Cycles[i]
-		name := detail.Plans[c.PlanID]
-		if name == "" {
-			name = c.PlanID
+	var list []cycle
+	for _, plan := range planPeriods(detail.Cycles) {
+		var ends []time.Time
+		for _, c := range detail.Cycles {
+			if c.PlanID == plan.PlanID && c.EndsAt.After(plan.StartsAt) && c.EndsAt.Before(plan.EndsAt) {
+				ends = append(ends, c.EndsAt)
+			}
 		}
-		list = append(list, cycle{Plan: name, StartsAt: c.StartsAt, EndsAt: c.EndsAt, Coming: c.StartsAt.After(now)})
-		if current < 0 && !c.StartsAt.After(now) && c.EndsAt.After(now) {
-			current = len(list) - 1
+		slices.SortFunc(ends, time.Time.Compare)
+		from := plan.StartsAt
+		for _, end := range append(slices.CompactFunc(ends, time.Time.Equal), plan.EndsAt) {
+			list = append(list, cycle{
+				Plan: cmp.Or(detail.Plans[plan.PlanID], plan.PlanID), StartsAt: from, EndsAt: end,
+				Now: !from.After(now) && end.After(now), Coming: from.After(now),
+			})
+			from = end
 		}
 	}
-	if current >= 0 {
-		list[current].Now = true
-	}
+	slices.Reverse(list)
 	return list
+}
+
+// planPeriods are the periods in which a subscriber has one plan, the first one first. Cycles are in the
+// order of purchase.
+func planPeriods(cycles []subscription.Cycle) (periods []subscription.Cycle) {
+	cycles = slices.Clone(cycles)
+	slices.SortStableFunc(cycles, func(a, b subscription.Cycle) int { return a.StartsAt.Compare(b.StartsAt) })
+	var paid time.Time
+	for i, c := range cycles {
+		if c.EndsAt.After(paid) {
+			paid = c.EndsAt
+		}
+		c.EndsAt = paid
+		if i+1 < len(cycles) && cycles[i+1].StartsAt.Before(paid) {
+			c.EndsAt = cycles[i+1].StartsAt
+		}
+		last := len(periods) - 1
+		switch {
+		case !c.EndsAt.After(c.StartsAt): // another one begins with it
+		case last >= 0 && periods[last].PlanID == c.PlanID && periods[last].EndsAt.Equal(c.StartsAt):
+			periods[last].EndsAt = c.EndsAt
+		default:
+			periods = append(periods, c)
+		}
+	}
+	return periods
 }
 
 // entry is an operation in a list or on its own page.

@@ -26,9 +26,9 @@ type transactionsPage struct {
 
 func transactionFilter(v *web.Visit) (report.TransactionFilter, period) {
 	d := readPeriod(v)
-	f := report.TransactionFilter{From: d.from, Until: d.until, Subscriber: v.Query("subscriber"), After: v.Query("after")}
+	f := report.TransactionFilter{From: d.from, Until: d.until, Subscriber: v.Query("subscriber"), After: v.Query("after"), Limit: web.PageRows}
 	switch state := operation.State(v.Query("state")); state {
-	case operation.Success, operation.Failed, operation.NeedsReview, operation.Processing:
+	case operation.Success, operation.State(operation.Reversed), operation.Failed, operation.NeedsReview, operation.Processing:
 		f.State = state
 	}
 	if kind := operation.Kind(v.Query("kind")); whatWords[kind] != "" {
@@ -66,7 +66,7 @@ func (p panel) exportTransactions(v *web.Visit) error {
 	f, _ := transactionFilter(v)
 	out, err := beginSheet(v, "transactions-"+report.Day(v.Now).Format(dayForm), look.Text("Transactions"), []sheet.Column{
 		{Title: look.Text("Time"), Kind: sheet.Moment}, {Title: look.Text("Transaction")}, {Title: look.Text("Kind")},
-		{Title: look.Text("Through")}, {Title: look.Text("Subscriber")}, {Title: look.Text("Customer")}, {Title: look.Text("Mobile")},
+		{Title: look.Text("Channel")}, {Title: look.Text("Subscriber")}, {Title: look.Text("Customer")}, {Title: look.Text("Mobile")},
 		{Title: look.Text("Plan")}, {Title: look.Text("Amount"), Kind: sheet.Rupees}, {Title: look.Text("State")},
 		{Title: look.Text("Settled"), Kind: sheet.Moment}, {Title: look.Text("New expiry"), Kind: sheet.Moment},
 		{Title: look.Text("Idempotency key")},
@@ -76,11 +76,11 @@ func (p panel) exportTransactions(v *web.Visit) error {
 	}
 	err = p.Report.EachTransaction(v.Context(), v.Operator(), f, func(o operation.Operation) error {
 		var expiry time.Time
-		if o.State == operation.Success {
+		if o.State == operation.Success && !o.Reversed() {
 			expiry = o.ExpiryPlanned
 		}
 		return out.Row(o.CreatedAt, o.ID, v.T(whatWords[o.Kind]), v.T(channelNames[o.Channel]), o.SubscriberID, o.CustomerName, o.Mobile,
-			o.PlanName, o.Amount, v.T(stateNames[o.State]), o.CompletedAt, expiry, o.IdempotencyKey)
+			o.PlanName, o.Amount, v.T(stateNames[operation.State(o.DisplayState())]), o.CompletedAt, expiry, o.KnownKey())
 	})
 	if err != nil {
 		return err
@@ -93,4 +93,6 @@ var stateNames = map[operation.State]string{
 	operation.Success:     look.Text("Success"),
 	operation.Failed:      look.Text("Failed"),
 	operation.NeedsReview: look.Text("In review"),
+
+	operation.State(operation.Reversed): look.Text("Reversed"),
 }

@@ -46,6 +46,7 @@ func renderGuide(source []byte) (guide, error) {
 		"<pre>", `<pre tabindex="0">`,
 		"<table>", `<div class="docs-scroll" tabindex="0"><table>`,
 		"</table>", "</table></div>",
+		"<th></th>", "<td></td>", // a header that names nothing
 	).Replace(out.String())
 	return guide{Title: string(heading.Lines().Value(source)), Body: template.HTML(body)}, nil
 }

@@ -1,4 +1,4 @@
-// Carries out one JSON order per line of standard input and prints what became of it, for tools that test a program.
+// The program that coax certify drives: one JSON order per line of input, one outcome per line of output.
 import { createInterface } from "node:readline";
 import { Client } from "../index.js";
 
@@ -11,6 +11,7 @@ for await (const line of createInterface({ input: process.stdin })) {
     const client = new Client({ baseUrl: order.base_url, apiKey: order.api_key, apiSecret: order.api_secret, caCert: order.ca_cert });
     const operation = await client[methods[order.operation]](order.body, order.idempotency_key);
     answer.transaction_id = operation.transaction_id;
+    answer.charged = String(operation.wallet.charged);
   } catch (error) {
     answer.outcome = error.undecided ? "pending" : "failed";
     answer.transaction_id = error.operation?.transaction_id ?? "";

@@ -1,7 +1,7 @@
 <?php
 
-// Carries out one JSON order per line of standard input and prints what became of it, for
-// tools that test a program.
+// The program that coax certify drives: one JSON order per line of input, one outcome per
+// line of output.
 
 declare(strict_types=1);
 
@@ -13,7 +13,9 @@ while (($line = fgets(STDIN)) !== false) {
     try {
         $client = new Coax\Client($order->base_url, $order->api_key, $order->api_secret, $order->ca_cert ?? null);
         $method = ['activate' => 'activate', 'renew' => 'renew', 'advance-renew' => 'advanceRenew'][$order->operation];
-        $answer['transaction_id'] = $client->$method($order->body, $order->idempotency_key)->transaction_id;
+        $operation = $client->$method($order->body, $order->idempotency_key);
+        $answer['transaction_id'] = $operation->transaction_id;
+        $answer['charged'] = (string) $operation->wallet->charged;
     } catch (Coax\CoaxError $error) {
         $answer['outcome'] = $error->undecided ? 'pending' : 'failed';
         $answer['transaction_id'] = $error->operation?->transaction_id ?? '';

@@ -257,7 +257,8 @@ $tests = [
         // Over TLS the request is not sent before the handshake.
         $secure = new Client("https://$address/api/v1", KEY, SECRET, null, $options);
         same(false, thrown(Coax\NoAnswerError::class, static fn () => $secure->renew(['plan_id' => 'X'], 'order-4711'))->undecided);
-        same(true, (hrtime(true) - $began) / 1e9 < 1);
+        // Far below the default of 60 s, and above what a busy machine needs.
+        same(true, (hrtime(true) - $began) / 1e9 < 20);
     },
     'pauses grow to their limit' => static function (): void {
         $options = new Options(['pause' => 0.5, 'max_pause' => 3]);

@@ -1,4 +1,4 @@
-"""Carries out one JSON order per line of standard input and prints what became of it, for tools that test a program."""
+"""The program that coax certify drives: one JSON order per line of input, one outcome per line of output."""
 import json
 import os
 import sys
@@ -13,6 +13,7 @@ for line in sys.stdin:
     answer = {"id": order["id"], "outcome": "success", "code": ""}
     try:
         operation = call(order["body"], order["idempotency_key"])
+        answer["charged"] = str(operation.wallet.charged)
     except coax.Error as error:
         operation = error.operation
         answer.update(outcome="pending" if error.undecided else "failed", code=error.code)

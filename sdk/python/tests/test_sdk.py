@@ -164,7 +164,7 @@ class Calls(unittest.TestCase):
             handler.send_response(200)
             handler.send_header("Content-Length", "1000")
             handler.end_headers()
-            for _ in range(20):
+            for _ in range(400):  # 20 s in all
                 handler.wfile.write(b" ")
                 time.sleep(0.05)
 
@@ -172,7 +172,7 @@ class Calls(unittest.TestCase):
         began = time.monotonic()
         with self.assertRaises(coax.NoAnswerError) as raised:
             client.renew({}, "order-4711")
-        self.assertLess(time.monotonic() - began, 0.5)
+        self.assertLess(time.monotonic() - began, 10)
         self.assertTrue(raised.exception.undecided)
 
     def test_connect_timeout_includes_tls(self):

@@ -21,33 +21,37 @@ type PgBenchRun struct {
 	PerSecond    float64
 	LatencyMS    float64
 	Transactions uint64
+	// CPU is what pgbench itself has taken of the processors.
+	CPU time.Duration
 }
 
 // Prepare fills the database with so many times 100,000 accounts.
 func (p PgBench) Prepare(ctx context.Context, scale int) error {
-	_, err := p.run(ctx, "--initialize", "--quiet", "--scale", strconv.Itoa(scale))
+	_, _, err := p.run(ctx, "--initialize", "--quiet", "--scale", strconv.Itoa(scale))
 	return err
 }
 
 // Run loads with so many clients for so long, in whole seconds.
 func (p PgBench) Run(ctx context.Context, clients int, duration time.Duration) (PgBenchRun, error) {
 	seconds := max(1, int(duration.Round(time.Second).Seconds()))
-	text, err := p.run(ctx, "--no-vacuum", "--protocol", "prepared", "--client", strconv.Itoa(clients),
+	text, cpu, err := p.run(ctx, "--no-vacuum", "--protocol", "prepared", "--client", strconv.Itoa(clients),
 		"--jobs", strconv.Itoa(min(2, clients)), "--time", strconv.Itoa(seconds))
 	if err != nil {
 		return PgBenchRun{}, err
 	}
-	return parsePgBench(text)
+	run, err := parsePgBench(text)
+	run.CPU = cpu
+	return run, err
 }
 
-func (p PgBench) run(ctx context.Context, args ...string) (string, error) {
+func (p PgBench) run(ctx context.Context, args ...string) (output string, cpu time.Duration, err error) {
 	command := exec.CommandContext(ctx, p.Program, append(args, p.URL)...)
 	command.Env = append(command.Environ(), "LC_ALL=C")
 	text, err := command.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("pgbench: %w\n%s", err, text)
+		return "", 0, fmt.Errorf("pgbench: %w\n%s", err, text)
 	}
-	return string(text), nil
+	return string(text), command.ProcessState.UserTime() + command.ProcessState.SystemTime(), nil
 }
 
 var (

@@ -18,6 +18,14 @@ type Run struct {
 	CPU map[string]float64 `json:"cpu_us_per_request"`
 }
 
+// cpu is what all processes took for one request, in microseconds.
+func (r Run) cpu() (sum float64) {
+	for _, used := range r.CPU {
+		sum += used
+	}
+	return sum
+}
+
 // Figure summarises several runs: each of its numbers is the median of theirs.
 type Figure struct {
 	Name string `json:"name"`
@@ -101,11 +109,24 @@ type Ratio struct {
 	// Rounds is each round's own ratio, and Value their median. How far they lie
 	// apart is how much the machine was left alone.
 	Rounds []float64 `json:"rounds"`
+	// Rate is the ratio of what the two make in a second, where Value is of processor
+	// time.
+	Rate float64 `json:"rate,omitempty"`
 }
 
-// RatioOf divides what two figures make in a second.
+// RatioOf divides the processor time of all processes for one request of a figure into that
+// for one of another: 0.5 takes twice as much of it. Other load of the machine changes that
+// far less than the rate, which is given beside it.
 func RatioOf(name string, over, under *Figure, atLeast, aim float64) Ratio {
 	r := Ratio{Name: name, Over: over.Name, Under: under.Name, AtLeast: atLeast, Aim: aim}
+	r.divide(under, over, Run.cpu)
+	r.Rate = RateRatioOf("", over, under, 0).Value
+	return r
+}
+
+// RateRatioOf divides what two figures make in a second.
+func RateRatioOf(name string, over, under *Figure, atLeast float64) Ratio {
+	r := Ratio{Name: name, Over: over.Name, Under: under.Name, AtLeast: atLeast}
 	r.divide(over, under, func(run Run) float64 { return run.PerSecond })
 	return r
 }
@@ -117,12 +138,42 @@ func LatencyRatioOf(name string, over, under *Figure, atMost float64) Ratio {
 	return r
 }
 
-// divide returns the median of the rounds' ratios, not the ratio of two medians: on a machine
-// that becomes slower, that would compare runs of different rounds.
+// TailRatioOf divides a figure's 99th percentile by its median.
+func TailRatioOf(name string, of *Figure, atMost float64) Ratio {
+	r := Ratio{Name: name, Over: of.Name, Under: of.Name, AtMost: atMost}
+	r.take(of, of, func(run, same Run) float64 {
+		if same.Latency.P50 == 0 {
+			return 0
+		}
+		return run.Latency.P99 / same.Latency.P50
+	})
+	return r
+}
+
+// MillisecondsOf is a figure's median latency without the processor time of one process, which
+// stands for something that is not ours: of one client, whose requests wait for it.
+func MillisecondsOf(name string, of *Figure, without string, atMost float64) Ratio {
+	r := Ratio{Name: name, Over: of.Name, AtMost: atMost}
+	r.take(of, of, func(run, _ Run) float64 { return max(0, run.Latency.P50-run.CPU[without]/1000) })
+	return r
+}
+
 func (r *Ratio) divide(over, under *Figure, number func(Run) float64) {
+	r.take(over, under, func(above, below Run) float64 {
+		if number(below) == 0 {
+			return 0
+		}
+		return number(above) / number(below)
+	})
+}
+
+// take returns the median of the rounds' ratios, not the ratio of two medians: on a machine
+// that becomes slower, that would compare runs of different rounds. A round without a
+// measurement is left out.
+func (r *Ratio) take(over, under *Figure, ratio func(over, under Run) float64) {
 	for i := range min(len(over.Runs), len(under.Runs)) {
-		if below := number(under.Runs[i]); below > 0 {
-			r.Rounds = append(r.Rounds, number(over.Runs[i])/below)
+		if value := ratio(over.Runs[i], under.Runs[i]); value > 0 {
+			r.Rounds = append(r.Rounds, value)
 		}
 	}
 	r.Value = Median(r.Rounds)

@@ -167,20 +167,20 @@ func (r *Report) writeRatios(out io.Writer) {
 	for _, size := range r.Sizes {
 		width = max(width, utf8.RuneCountInString(size.Name))
 	}
-	line := func(name, measured, asked, aim, verdict string) {
-		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%-*s %8s %8s %5s  %s", width, name, measured, asked, aim, verdict), " "))
+	line := func(name, measured, rate, asked, aim, verdict string) {
+		fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%-*s %8s %8s %8s %5s  %s", width, name, measured, rate, asked, aim, verdict), " "))
 	}
 	fmt.Fprintln(out)
-	line("ratio", "measured", "asked", "aim", "")
+	line("ratio", "measured", "by rate", "asked", "aim", "")
 	for _, ratio := range r.Ratios {
-		line(ratio.Name, fmt.Sprintf("%.2f", ratio.Value), ratio.asked(), figure(ratio.Aim), verdict(ratio.Met(), ratio.asked() != ""))
+		line(ratio.Name, fmt.Sprintf("%.2f", ratio.Value), figure(ratio.Rate), ratio.asked(), figure(ratio.Aim), verdict(ratio.Met(), ratio.asked() != ""))
 	}
 	if len(r.Sizes) > 0 {
 		fmt.Fprintln(out)
-		line(sizes, "measured", "asked", "", "")
+		line(sizes, "measured", "", "asked", "", "")
 	}
 	for _, size := range r.Sizes {
-		line(size.Name, fmt.Sprintf("%.0f", megabytes(size.Bytes)), fmt.Sprintf("≤ %.0f", megabytes(size.AtMost)), "", verdict(size.Met(), size.AtMost > 0))
+		line(size.Name, fmt.Sprintf("%.0f", megabytes(size.Bytes)), "", fmt.Sprintf("≤ %.0f", megabytes(size.AtMost)), "", verdict(size.Met(), size.AtMost > 0))
 	}
 }
 

@@ -28,6 +28,10 @@ type Account struct {
 	renewed          int
 	// lastRound is when a renewal with each plan was last sent.
 	lastRound []time.Time
+	// transactions are some of the renewals that were answered 200, for look-ups.
+	transactions []string
+	// looked counts the look-ups, and activated the activations.
+	looked, activated int
 	// aside are the subscribers whose last renewal may still be open.
 	aside map[int]bool
 }
@@ -39,6 +43,21 @@ func NewAccount(operatorID int64, key, secret string) *Account {
 
 // NothingOpen makes all subscribers available again, after their operations are settled.
 func (a *Account) NothingOpen() { clear(a.aside) }
+
+// maxTransactions is how many transactions an account remembers.
+const maxTransactions = 100
+
+// remember keeps the transaction of a renewal's answer.
+func (a *Account) remember(answer []byte) error {
+	if len(a.transactions) == maxTransactions {
+		return nil
+	}
+	id, err := field(answer, `"transaction_id":"`)
+	if err == nil {
+		a.transactions = append(a.transactions, string(id))
+	}
+	return err
+}
 
 // renewal returns the indexes of the next subscriber and plan; false if all pairs were used
 // too recently: the same renewal is refused for two minutes.

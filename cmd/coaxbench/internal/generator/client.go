@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coaxhq/coax/cmd/coaxbench/internal/latency"
@@ -16,6 +17,8 @@ const (
 	okay           = "200 OK"
 	unknownOutcome = "202 PENDING_REVIEW"
 )
+
+const renewPath = "/api/v1/renew"
 
 // client sends one request at a time.
 type client struct {
@@ -34,8 +37,8 @@ type client struct {
 	last    time.Time // when the last measured one was answered
 	inVain  int
 
-	body, key, named []byte
-	sent             int
+	body, key, named, query []byte
+	sent                    int
 }
 
 // closedLoop sends the next request after the last answer. Latency is measured from the start
@@ -59,9 +62,9 @@ func (c *client) openLoop(ctx context.Context, due <-chan time.Time) {
 
 // send sends the next request and reads its answer.
 func (c *client) send(ctx context.Context, since time.Time) time.Time {
-	shot, found := c.next(since)
-	if !found {
-		c.run.stop(exhausted)
+	shot, why := c.next(since)
+	if why != "" {
+		c.run.stop(why)
 		return since
 	}
 	got, err := c.ask(ctx, shot)
@@ -77,21 +80,57 @@ func (c *client) send(ctx context.Context, since time.Time) time.Time {
 	return now
 }
 
-// next returns the next request, of the accounts in turn.
-func (c *client) next(now time.Time) (shot, bool) {
-	account := c.accounts[c.at]
-	c.at = (c.at + 1) % len(c.accounts)
-	if len(c.load.Plans) == 0 {
-		return shot{account: account, method: http.MethodGet, path: "/api/v1/balance"}, true
-	}
+// next returns the next request, of the accounts in turn, or why there is none.
+func (c *client) next(now time.Time) (of shot, why string) {
 	for range c.accounts {
-		if subscriber, plan, found := account.renewal(len(c.load.Plans), now); found {
-			return c.renewal(account, subscriber, plan), true
-		}
-		account = c.accounts[c.at]
+		account := c.accounts[c.at]
 		c.at = (c.at + 1) % len(c.accounts)
+		switch {
+		case c.load.Activate:
+			return c.activation(account), ""
+		case len(c.load.Plans) > 0:
+			if subscriber, plan, found := account.renewal(len(c.load.Plans), now); found {
+				return c.renewal(account, subscriber, plan), ""
+			}
+			why = exhausted
+		case c.load.Lookup != load.Transaction || len(account.transactions) > 0:
+			return c.lookup(account), ""
+		default:
+			why = nothingToLookUp
+		}
 	}
-	return shot{}, false
+	return shot{}, why
+}
+
+// lookup writes one into this client's own memory.
+func (c *client) lookup(account *Account) shot {
+	of := shot{account: account, method: http.MethodGet, path: "/api/v1/balance"}
+	account.looked++
+	switch c.load.Lookup {
+	case load.Plans:
+		of.path = "/api/v1/plans"
+	case load.Subscription:
+		of.path, of.field, of.names = "/api/v1/subscription", "subscriber_id", account.Subscribers[account.looked%len(account.Subscribers)]
+	case load.Transaction:
+		of.path, of.field, of.names = "/api/v1/transaction", "transaction_id", account.transactions[account.looked%len(account.transactions)]
+	}
+	if of.field != "" {
+		c.query = append(append(append(c.query[:0], of.field...), '='), of.names...)
+		of.query = c.query
+	}
+	return of
+}
+
+// activation writes one of a mobile number that nobody has: Indian mobiles begin with 6 to 9.
+func (c *client) activation(account *Account) shot {
+	const firstMobile, ofOneAccount = 6_000_000_000, 100_000
+	mobile := strconv.FormatInt(firstMobile+account.OperatorID*ofOneAccount+int64(account.activated), 10)
+	account.activated++
+	c.sent++
+	plan := c.load.Plans[account.activated%len(c.load.Plans)]
+	c.body = append(append(append(append(append(c.body[:0], `{"full_name":"Bench","mobile":"`...), mobile...), `","plan_id":"`...), plan...), `"}`...)
+	c.key = strconv.AppendInt(append(c.key[:0], c.marks...), int64(c.sent), 10)
+	return shot{account: account, method: http.MethodPost, path: "/api/v1/activate", body: c.body, key: c.key, field: "mobile", names: mobile}
 }
 
 // renewal writes one into this client's own memory. Identifiers are of our own
@@ -101,7 +140,7 @@ func (c *client) renewal(account *Account, subscriber, plan int) shot {
 	id := account.Subscribers[subscriber]
 	c.body = append(append(append(append(append(c.body[:0], `{"subscriber_id":"`...), id...), `","plan_id":"`...), c.load.Plans[plan]...), `"}`...)
 	c.key = strconv.AppendInt(append(c.key[:0], c.marks...), int64(c.sent), 10)
-	return shot{account: account, method: http.MethodPost, path: "/api/v1/renew", body: c.body, key: c.key, names: id, subscriber: subscriber}
+	return shot{account: account, method: http.MethodPost, path: renewPath, body: c.body, key: c.key, field: "subscriber_id", names: id, subscriber: subscriber}
 }
 
 // exchange sends a request and checks its answer.
@@ -120,15 +159,17 @@ func (c *client) exchange(ctx context.Context, of shot) (load.Answer, error) {
 	switch {
 	case a.replayed:
 		code = "REPLAYED" // every renewal here is a new one
-	case of.names != "" && code == "OK" && !c.isAbout(a, of.names):
-		code = "about another subscriber"
+	case of.names != "" && code == "OK" && !c.isAbout(a, of):
+		code = "about another " + strings.TrimSuffix(of.field, "_id")
+	case of.path == renewPath && code == "OK":
+		err = of.account.remember(a.body)
 	}
-	return load.Answer{Status: a.status, Code: code}, nil
+	return load.Answer{Status: a.status, Code: code}, err
 }
 
-// isAbout reports whether the answer names the requested subscriber.
-func (c *client) isAbout(a answer, id string) bool {
-	c.named = append(append(append(c.named[:0], `"subscriber_id":"`...), id...), '"')
+// isAbout reports whether the answer names what was asked for.
+func (c *client) isAbout(a answer, of shot) bool {
+	c.named = append(append(append(append(append(c.named[:0], '"'), of.field...), `":"`...), of.names...), '"')
 	return bytes.Contains(a.body, c.named)
 }
 
@@ -139,7 +180,7 @@ func (c *client) count(of shot, got load.Answer, since, now time.Time) {
 		c.answers[got.String()]++
 	}
 	c.tally.Count(got)
-	if of.names != "" && got.LeavesOpen() {
+	if of.path == renewPath && got.LeavesOpen() {
 		of.account.aside[of.subscriber] = true
 	}
 	if c.inVain++; got.Status != 0 {

@@ -18,9 +18,12 @@ type Load struct {
 	Targets []Target
 	// Accounts are dealt out to the clients; there are at least as many.
 	Accounts []*Account
-	// Plans makes it a load of renewals, with these; without them balances are
-	// read.
-	Plans []string
+	// Plans makes it a load of renewals, with these; or of activations, if Activate is set.
+	Plans    []string
+	Activate bool
+	// Lookup is what is read without Plans: one of load.ReadKinds, or nothing for balances.
+	// Transactions are those of the accounts' earlier renewals.
+	Lookup string
 	// Mark is what the idempotency keys begin with.
 	Mark    string
 	Clients int
@@ -45,8 +48,9 @@ const (
 	drainTimeout = time.Minute
 	// lostAfter is how many requests in a row a client sends in vain before the
 	// service counts as gone.
-	lostAfter = 10
-	exhausted = "every subscriber was renewed with every plan within the last two minutes"
+	lostAfter       = 10
+	exhausted       = "every subscriber was renewed with every plan within the last two minutes"
+	nothingToLookUp = "no transaction is known to look up: renewals come before"
 )
 
 // Result is the result of a load.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -48,15 +49,30 @@ func envelope(w http.ResponseWriter, status int, id, code, data string) {
 
 func TestLoad_CountsAnswers(t *testing.T) {
 	var served, begun, ended atomic.Uint64
+	var activated sync.Map
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		served.Add(1)
 		body, _ := io.ReadAll(r.Body)
 		subscriber, _, _ := strings.Cut(strings.TrimPrefix(string(body), `{"subscriber_id":"`), `"`)
-		envelope(w, 200, "req_1", "OK", `"customer":{"subscriber_id":"`+subscriber+`"}`)
+		switch r.URL.Path {
+		case "/api/v1/subscription":
+			subscriber = r.URL.Query().Get("subscriber_id")
+		case "/api/v1/activate":
+			mobile, _, _ := strings.Cut(strings.TrimPrefix(string(body), `{"full_name":"Bench","mobile":"`), `"`)
+			if _, again := activated.LoadOrStore(mobile, true); again {
+				mobile = "again"
+			}
+			envelope(w, 200, "req_1", "OK", `"customer":{"mobile":"`+mobile+`"}`)
+			return
+		}
+		envelope(w, 200, "req_1", "OK", `"transaction_id":"CX`+subscriber+`","customer":{"subscriber_id":"`+subscriber+`"}`)
 	}
 	target := serviceWith(t, handler)
 	for name, load := range map[string]Load{
 		"reads":                     {},
+		"plans":                     {Lookup: "plans"},
+		"subscriptions":             {Lookup: "subscription"},
+		"activations":               {Plans: []string{"A", "B"}, Activate: true},
 		"renewals":                  {Plans: []string{"A", "B"}},
 		"renewals, open loop":       {Plans: []string{"A", "B"}, Rate: 200},
 		"reads, over two addresses": {Targets: []Target{target, serviceWith(t, handler)}},
@@ -78,8 +94,44 @@ func TestLoad_CountsAnswers(t *testing.T) {
 			t.Errorf("%s: %d requests; want the 20 that were due", name, result.Requests)
 		}
 	}
-	if begun.Load() != 4 || ended.Load() != 4 {
-		t.Errorf("measuring began %d times and ended %d times; want 4 of each", begun.Load(), ended.Load())
+	if begun.Load() != 7 || ended.Load() != 7 {
+		t.Errorf("measuring began %d times and ended %d times; want 7 of each", begun.Load(), ended.Load())
+	}
+}
+
+// Transactions that were made by a load of renewals can be looked up by the next load.
+func TestLoad_LooksUpTransactions(t *testing.T) {
+	var asked sync.Map
+	target := serviceWith(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		id := r.URL.Query().Get("transaction_id")
+		asked.Store(id, true)
+		subscriber, _, _ := strings.Cut(strings.TrimPrefix(string(body), `{"subscriber_id":"`), `"`)
+		if r.Method == http.MethodPost {
+			id = "CX-" + subscriber
+		}
+		envelope(w, 200, "req_1", "OK", `"transaction_id":"`+id+`","customer":{"subscriber_id":"`+subscriber+`"}`)
+	})
+	all := accounts(2)
+	run := func(of Load) Result {
+		of.Targets, of.Accounts, of.Clients, of.Duration, of.Mark = []Target{target}, all, 2, 50*time.Millisecond, "test"
+		result, err := of.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	if before := run(Load{Lookup: "transaction"}); len(before.Problems) != 1 || before.Problems[0] != nothingToLookUp {
+		t.Errorf("before any renewal: %q; want the problem that there are none", before.Problems)
+	}
+	if got := run(Load{Plans: []string{"A"}}); len(got.Problems) > 0 {
+		t.Fatal(got.Problems)
+	}
+	if got := run(Load{Lookup: "transaction"}); len(got.Problems) > 0 || got.Answers[okay] == 0 {
+		t.Errorf("%+v; want answers", got)
+	}
+	if _, found := asked.Load("CX-0-0"); !found {
+		t.Error("the first renewal was not looked up")
 	}
 }
 
@@ -136,9 +188,10 @@ func TestLoad_ReportsWrongAnswers(t *testing.T) {
 		"cut off": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "connection cut"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			load := Load{
 				Targets: []Target{serviceWith(t, test.handler)}, Accounts: accounts(2), Plans: []string{"A"}, Clients: 2,
-				Duration: 20 * time.Millisecond, Mark: "test",
+				Duration: 500 * time.Millisecond, Mark: "test",
 			}
 			result, err := load.Run(t.Context())
 			if err != nil {

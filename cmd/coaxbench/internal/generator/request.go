@@ -14,11 +14,13 @@ type shot struct {
 	account *Account
 	method  string
 	path    string
-	body    []byte
+	// query is the canonical query of a look-up.
+	query []byte
+	body  []byte
 	// key is the idempotency key; a read has none.
 	key []byte
-	// names is what the answer has to name, if anything.
-	names string
+	// names is what a field of the answer's data has to hold, if anything.
+	field, names string
 	// subscriber is whom it is about, by its place in the account.
 	subscriber int
 }
@@ -61,6 +63,9 @@ func (s *scribe) write(of shot, now time.Time) []byte {
 	t = append(t, of.method...)
 	t = append(t, ' ')
 	t = append(t, of.path...)
+	if len(of.query) > 0 {
+		t = append(append(t, '?'), of.query...)
+	}
 	t = append(t, " HTTP/1.1\r\nHost: "...)
 	t = append(t, s.host...)
 	t = append(t, "\r\nUser-Agent: coax-bench\r\nX-API-Key: "...)
@@ -82,13 +87,15 @@ func (s *scribe) write(of shot, now time.Time) []byte {
 	return s.text
 }
 
-// sign is the HMAC of the contract's six lines. None of our paths has a query.
+// sign is the HMAC of the contract's six lines.
 func (s *scribe) sign(of shot) []byte {
 	l := s.signed[:0]
 	l = append(l, of.method...)
 	l = append(l, '\n')
 	l = append(l, of.path...)
-	l = append(l, "\n\n"...)
+	l = append(l, '\n')
+	l = append(l, of.query...)
+	l = append(l, '\n')
 	l = append(l, s.stamp...)
 	l = append(l, '\n')
 	l = append(l, s.nonce...)

@@ -23,7 +23,7 @@ func TestRequest_Signature(t *testing.T) {
 	for i, of := range []shot{
 		{account: account, method: "GET", path: "/api/v1/balance"},
 		{account: account, method: "POST", path: "/api/v1/renew", body: []byte(`{"subscriber_id":"1","plan_id":"P"}`), key: []byte("order-4711")},
-		{account: account, method: "GET", path: "/api/v1/balance"},
+		{account: account, method: "GET", path: "/api/v1/subscription", query: []byte("subscriber_id=4711")},
 	} {
 		now = now.Add(time.Second)
 		text := bytes.Clone(s.write(of, now))
@@ -36,14 +36,14 @@ func TestRequest_Signature(t *testing.T) {
 			t.Errorf("request %d: its body is read as %q (%v); want %q", i, body, err, of.body)
 		}
 		head := request.Header
-		signed := signing.Request{Method: of.method, Path: of.path, Timestamp: head.Get("X-Timestamp"), Nonce: head.Get("X-Nonce"), Body: body}
+		signed := signing.Request{Method: of.method, Path: of.path, RawQuery: string(of.query), Timestamp: head.Get("X-Timestamp"), Nonce: head.Get("X-Nonce"), Body: body}
 		if !signed.Verify(secret, head.Get("X-Signature")) {
 			t.Errorf("request %d: its signature is not good:\n%s", i, text)
 		}
 		if got, want := head.Get("X-Timestamp"), strconv.FormatInt(now.Unix(), 10); got != want {
 			t.Errorf("request %d: its timestamp is %s; want %s", i, got, want)
 		}
-		if request.Method != of.method || request.URL.Path != of.path || request.Host != "127.0.0.1:8443" ||
+		if request.Method != of.method || request.URL.Path != of.path || request.URL.RawQuery != string(of.query) || request.Host != "127.0.0.1:8443" ||
 			head.Get("X-API-Key") != "cxk_key" || head.Get("Idempotency-Key") != string(of.key) {
 			t.Errorf("request %d is another one than was meant:\n%s", i, text)
 		}

@@ -115,6 +115,8 @@ func start() (context.Context, func(), error) {
 		chromedp.Flag("disable-dev-shm-usage", true),
 		// The demo's certificate is its own.
 		chromedp.Flag("ignore-certificate-errors", true),
+		// There is no network: a page that needs another host fails.
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"),
 		chromedp.Flag("lang", "en-IN"),
 		chromedp.Flag("force-color-profile", "srgb"),
 		chromedp.Flag("font-render-hinting", "none"),

@@ -27,6 +27,7 @@ type Tab struct {
 	mu         sync.Mutex
 	complaints []string
 	forgiven   []string
+	excused    []string // rules of axe-core
 }
 
 // New opens a tab as wide as a desktop.
@@ -133,6 +134,9 @@ func (tab *Tab) Forgive(part string) {
 	tab.forgiven = append(tab.forgiven, part)
 }
 
+// Excuse ignores some rules of axe-core, for markup that is not ours.
+func (tab *Tab) Excuse(rules ...string) { tab.excused = rules }
+
 // Listen calls a function with every event of the tab.
 func (tab *Tab) Listen(each func(event any)) { chromedp.ListenTarget(tab.ctx, each) }
 
@@ -176,13 +180,28 @@ func (tab *Tab) URL() string {
 // Click clicks the first element that a selector finds, once it is visible.
 func (tab *Tab) Click(selector string) {
 	tab.t.Helper()
-	tab.Do(chromedp.Click(selector, chromedp.ByQuery, chromedp.NodeVisible))
+	tab.click(selector, chromedp.ByQuery)
+}
+
+// click clicks an element once it is visible. If the page replaces the element before it is
+// clicked, it clicks the new one.
+func (tab *Tab) click(selector string, by chromedp.QueryOption) {
+	tab.t.Helper()
+	for tries := 1; ; tries++ {
+		err := tab.try(actionTimeout, chromedp.Click(selector, by, chromedp.NodeVisible))
+		if err == nil {
+			return
+		}
+		if tries == 5 || !strings.Contains(err.Error(), "Could not find node with given id") {
+			tab.t.Fatalf("%v\n%s", err, tab.state())
+		}
+	}
 }
 
 // Press clicks the button or link with this text, once it is visible.
 func (tab *Tab) Press(text string) {
 	tab.t.Helper()
-	tab.Do(chromedp.Click(found(`button, a, summary`, text), chromedp.ByJSPath, chromedp.NodeVisible))
+	tab.click(found(`button, a, summary`, text), chromedp.ByJSPath)
 }
 
 // Fill types into the field with that label, replacing its value.

@@ -25,6 +25,9 @@
     setTimeout(() => { words.textContent = before; }, 2000);
   };
 
+  // A page that was asked for to be printed opens the dialog by itself.
+  if (document.querySelector("[data-print-now]")) addEventListener("load", () => print());
+
   document.addEventListener("click", (event) => {
     const at = (selector) => event.target.closest(selector);
     if (at("[data-theme-switch]")) switchTheme();
@@ -54,6 +57,21 @@
     }
   });
 
+  // Arrow keys lead from one value of a chart to the next.
+  document.addEventListener("keydown", (event) => {
+    const spot = event.target.closest?.(".chart-spot");
+    const next = spot && {
+      ArrowRight: spot.nextElementSibling, ArrowLeft: spot.previousElementSibling,
+      Home: spot.parentElement.firstElementChild, End: spot.parentElement.lastElementChild,
+    }[event.key];
+    if (event.key === "Escape") spot?.blur();
+    if (!next) return;
+    event.preventDefault();
+    spot.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  });
+
   // A form goes out once, however often its button is clicked. The server makes
   // sure of the money; this only reassures the user.
   document.addEventListener("submit", (event) => {
@@ -64,8 +82,29 @@
       event.stopImmediatePropagation();
       return;
     }
+    if (!navigator.onLine && !reached.has(form)) {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      sendIfReached(form, event.submitter);
+      return;
+    }
     form.setAttribute("aria-busy", "true");
   }, true);
+
+  // A browser that says it is offline may still reach a server on its own machine, so the
+  // server is asked for a file first. Only if that fails is nothing sent.
+  const reached = new WeakSet();
+  const sendIfReached = async (form, submitter) => {
+    try {
+      await fetch(document.querySelector("link[rel=icon]").href, { method: "HEAD", cache: "no-store" });
+    } catch {
+      tell("offline", form);
+      return;
+    }
+    reached.add(form);
+    form.requestSubmit(submitter);
+    reached.delete(form);
+  };
   const rested = (form) => { if (form && form.removeAttribute) form.removeAttribute("aria-busy"); };
   addEventListener("pageshow", () => document.querySelectorAll("form[aria-busy]").forEach(rested));
   document.addEventListener("htmx:afterRequest", (event) => rested(event.target.closest("form")));
@@ -75,18 +114,41 @@
     if (form) form.requestSubmit();
   });
 
-  // Something htmx asked for did not come: say so, once.
-  const trouble = () => {
-    const notices = document.getElementById("notices");
-    const words = document.getElementById("trouble");
-    if (!notices || !words || notices.querySelector("[data-trouble]")) return;
+  // Shows one of the page's prepared notices. It stays in sight however far the page is
+  // scrolled; above a dialog only what is inside the dialog can be seen.
+  const tell = (id, form) => {
+    const place = form?.closest("dialog") || document.getElementById("notices");
+    const words = document.getElementById(id);
+    if (!place || !words) return;
+    document.querySelector("[data-told]")?.remove();
     const notice = words.content.cloneNode(true);
-    notice.querySelector(".notice").dataset.trouble = "";
+    notice.querySelector(".notice").dataset.told = id;
     ready(notice);
-    notices.append(notice);
+    place.append(notice);
   };
+  // Something htmx asked for did not come.
+  const trouble = () => tell("trouble");
   document.addEventListener("htmx:sendError", trouble);
   document.addEventListener("htmx:responseError", trouble);
+
+  addEventListener("online", () => document.querySelector('[data-told="offline"]')?.remove());
+
+  // A form that comes back with errors leads to the first of them.
+  if (performance.getEntriesByType("navigation")[0]?.responseStatus >= 400) {
+    const bad = document.querySelector('main [aria-invalid="true"]');
+    const problem = [...document.querySelectorAll("main .notice-bad")].find((it) => it.checkVisibility());
+    bad?.scrollIntoView({ block: "center" });
+    bad?.focus({ preventScroll: true });
+    if (!bad) problem?.scrollIntoView({ block: "nearest" });
+  }
+
+  // The page that is shown without a connection, in the language of the last page. Without it the
+  // browser shows its own.
+  try {
+    localStorage.setItem("language", root.lang);
+    sessionStorage.removeItem("reloads");
+  } catch { /* in the browser's language */ }
+  navigator.serviceWorker?.register("/static/worker.js", { scope: "/" }).catch(() => {});
 
   document.addEventListener("htmx:load", (event) => ready(event.target));
   ready(document);

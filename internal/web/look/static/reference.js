@@ -23,7 +23,12 @@
       hideFab: false,
       jsonSamplesExpandLevel: "all",
       theme: {
-        colors: { primary: { main: "#0f6e66" }, text: { primary: "#15202b", secondary: "#465361" } },
+        colors: {
+          primary: { main: "#0f6e66" },
+          success: { main: "#16661e" },
+          error: { main: "#b01815" },
+          text: { primary: "#15202b", secondary: "#465361" },
+        },
         typography: {
           fontSize: "16px",
           fontFamily: sans,
@@ -35,8 +40,18 @@
       },
     };
     window.Redoc.init(contract, options, place, (failed) => {
-      if (failed) console.error(failed);
-      else place.dataset.ready = "yes";
+      if (failed) return console.error(failed);
+      // Wide tables scroll, which a keyboard has to be able to do too.
+      for (const table of place.querySelectorAll("table")) table.tabIndex = 0;
+      // Redoc names menu entries without their method, which is part of what is seen.
+      const nameMenu = () => {
+        for (const item of place.querySelectorAll("[role=menuitem][aria-label]")) {
+          if (!item.querySelector("[role=menuitem]")) item.removeAttribute("aria-label");
+        }
+      };
+      nameMenu();
+      new MutationObserver(nameMenu).observe(place, { childList: true, subtree: true });
+      place.dataset.ready = "yes";
     });
   } catch (failed) {
     document.getElementById("reference-state").textContent = `The reference cannot be shown (${failed.message}).`;

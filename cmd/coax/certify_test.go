@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestCertify_ExitStatusAndOutput(t *testing.T) {
+	folder := t.TempDir()
+	// It answers every order with a failure, whatever it is, and calls nobody.
+	lazy := filepath.Join(folder, "lazy.sh")
+	script := "while read -r line; do id=${line#*\\\"id\\\":\\\"}; id=${id%%\\\"*}; echo \"{\\\"id\\\":\\\"$id\\\",\\\"outcome\\\":\\\"failed\\\"}\"; done\n"
+	if err := os.WriteFile(lazy, []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	page := filepath.Join(folder, "report.html")
+	tests := []struct {
+		name   string
+		args   []string
+		status int
+		out    string
+		err    string
+	}{
+		{"no program", nil, exitUsage, "", "which program?"},
+		{"unknown story", []string{"--only", "plian", "--", "true"}, exitUsage, "", `there is no story "plian"`},
+		{"program that cannot be started", []string{"--only", "plain", "--", filepath.Join(folder, "none")}, exitUsage, "", "start the program"},
+		{"report that cannot be written", []string{"--html", filepath.Join(folder, "no", "such"), "--", "true"}, exitUsage, "", "--html"},
+		{"list", []string{"--list"}, exitDone, "lost-answer\n  The order is carried out and charged, and the answer is lost.", ""},
+		{"program that passes one story", []string{"--only", "other-authority", "--html", page, "--", "sh", lazy}, exitDone, "1 passed, 0 failed", "1/1"},
+		{"program that fails one", []string{"--only", "plain,other-authority", "--json", "--", "sh", lazy}, exitRefused, `"fault":"gave up too early"`, "1 of 2 stories failed"},
+		{"program that ends at once", []string{"--only", "plain", "--", "false"}, exitRefused, "CRASHED", "1 of 1 stories failed"},
+		{"program that prints something else", []string{"--only", "other-authority", "--", "sh", "-c", "echo ready; exec sh " + lazy}, exitRefused, "a line that is no outcome: ready", ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			var out, errs bytes.Buffer
+			program := &app{out: &out, err: &errs, environ: os.Environ()}
+			if got := program.run(t.Context(), append([]string{"certify"}, test.args...)); got != test.status {
+				t.Errorf("status %d; want %d\n%s%s", got, test.status, out.String(), errs.String())
+			}
+			if !strings.Contains(out.String(), test.out) || !strings.Contains(errs.String(), test.err) {
+				t.Errorf("printed %q and %q; want %q and %q", out.String(), errs.String(), test.out, test.err)
+			}
+			if strings.Contains(strings.Join(test.args, " "), "--json") {
+				checkReport(t, out.Bytes())
+			}
+			if strings.Contains(strings.Join(test.args, " "), page) {
+				if text, err := os.ReadFile(page); err != nil || !bytes.Contains(text, []byte("All 1 stories passed")) {
+					t.Errorf("the page is not there or says something else: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// checkReport checks the fields that programs read.
+func checkReport(t *testing.T, text []byte) {
+	t.Helper()
+	var report struct {
+		Stories []struct {
+			Name        string `json:"name"`
+			Passed      bool   `json:"passed"`
+			Fault       string `json:"fault"`
+			Explanation string `json:"explanation"`
+		} `json:"stories"`
+		Passed, Failed int
+	}
+	if err := json.Unmarshal(text, &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Passed != 1 || report.Failed != 1 || len(report.Stories) != 2 || report.Stories[0].Name != "plain" || report.Stories[0].Passed ||
+		report.Stories[0].Explanation == "" || report.Stories[1].Fault != "" {
+		t.Errorf("the report is %+v", report)
+	}
+}

@@ -1,0 +1,10 @@
+//go:build !long
+
+package cli
+
+// In make test a copy is interrupted in every ninth table, and a restore killed less often:
+// each try takes seconds.
+const (
+	tableStep    = 9
+	restoreKills = 4
+)

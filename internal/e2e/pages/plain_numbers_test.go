@@ -1,0 +1,71 @@
+package pages
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coaxhq/coax/internal/e2e"
+)
+
+// The list of missing add-ons and the operation's page count the same provider calls.
+func TestAddons_CountProviderCalls(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t, "panel.staff_totp=false")
+	me := w.DemoCaller()
+	const mobile = "9800000077"
+	w.ScriptProvider(mobile, slices.Repeat([]string{"addon_fails"}, 200)...)
+	w.Activate(me, mobile, "COMBO-1")
+	id := w.LookUp(me, "activate-"+mobile).Text("transaction_id")
+	var staff *e2e.Browser
+	counted := func(path, form string) string {
+		if found := regexp.MustCompile(form).FindStringSubmatch(staff.Get(path).Body); found != nil {
+			return strings.Join(found[1:], " calls, rejected: ")
+		}
+		return ""
+	}
+	last := ""
+	for _, more := range []time.Duration{0, time.Hour} {
+		w.Advance(more)
+		staff = w.SignIn(t, w.Demo.Admin) // the session has expired
+		w.WaitUntil("list and page count the same calls", func() bool {
+			page := counted(reviewed(id), `The provider was called (\d+) times? about it. (\d+) orders? (?:was|were) rejected`)
+			list := counted("/console/review/addons", `data-label="Provider calls" class="num"><span>(\d+) <span class="sub">(\d+) rejected`)
+			same := page != "" && page == list && page != last // a call may come between the two
+			if same {
+				last = page
+			}
+			return same
+		})
+	}
+	w.CheckAudit()
+}
+
+var providerState = regexp.MustCompile(`(?s)<dt>(?:Provider|State)</dt><dd>(<span class="badge[^>]*>.*?(?:Healthy|call failed|calls failed|Unhealthy).*?)</dd>`)
+
+// Home and the health page say the same of the provider, and how old that is.
+func TestHome_SaysWhatHealthSays(t *testing.T) {
+	e2e.StoreIndependent(t)
+	t.Parallel()
+	w := e2e.NewEnv(t, "panel.staff_totp=false", "provider.timeout=2s", "review.first_check=10m")
+	staff := w.SignIn(t, w.Demo.Admin)
+	staff.Get("/console/").Shows(t, http.StatusOK, "Overview", "State")
+	w.StartReview(w.DemoCaller(), "activate", "timeout_not_applied", "9800000002", "no-answer")
+	w.WaitUntil("both pages say that a call failed", func() bool {
+		home, health := staff.Get("/console/").Body, staff.Get("/console/health").Body
+		if !strings.Contains(health, "failed</span>") && !strings.Contains(health, "call failed") {
+			return false
+		}
+		said := providerState.FindStringSubmatch(home)
+		if said == nil || strings.Contains(said[1], "Healthy") || !strings.Contains(said[1], "<time") {
+			t.Fatalf("health says that a call failed; home says of the provider: %q", said)
+		}
+		if strings.Contains(home, "No action needed.") || strings.Contains(home, "Everything is working.") {
+			t.Error("health counts a failed call, and home says that no action is needed")
+		}
+		return true
+	})
+}
