@@ -159,6 +159,7 @@ func TestBrowser_WithoutConnection(t *testing.T) {
 	// It is in the language of the page before it.
 	tab.Press("हिन्दी")
 	tab.Sees("ग्राहक")
+	tab.Until("the page has stored its language", `localStorage.getItem("language") === "hi"`)
 	lines.lose()
 	tab.Open(lines.url("/panel/subscribers"))
 	tab.Sees(nothingSentHindi)

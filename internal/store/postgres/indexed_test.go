@@ -101,7 +101,7 @@ var ofStaff = map[string]string{
 	"keys.go": "the service of staff", "logins.go": "the service of staff", "operators.go": "the service of staff", "wallets.go": "the service of staff",
 	"proposals.go": "the service of staff", "references.go": "a start, and the service of staff", "upgrade.go": "a start", "grants.go": "the service of staff", "periods.go": "the service of staff", "overview.go": "the service of staff, but for the count of what is overdue and the sum of what is held",
 	"passwords.go": "the service of staff", "refuseLastOwner": "an owner's page of people",
-	"creditAnnouncement": "the service of staff", "announcementOf": "the service of staff", "Reversals": "the service of staff", "setPlan": "the service of staff", "RetirePlan": "the service of staff", "recordPlan": "the service of staff", "checkComponent": "the service of staff",
+	"creditAnnouncement": "the service of staff", "announcementOf": "the service of staff", "Reversals": "the service of staff", "reopenReversal": "the service of staff", "setPlan": "the service of staff", "RetirePlan": "the service of staff", "recordPlan": "the service of staff", "checkComponent": "the service of staff",
 	"refuseComponent": "the service of staff", "planByID": "the service of staff", "AllPlans": "the service of staff",
 	"acme.go":     "a row for each certificate, by its key",
 	"restores.go": "one row for the mark, and one for each restore", "switchOn": "the service of staff",

@@ -107,7 +107,7 @@ var ofStaff = map[string]string{
 	"keys.go": "the service of staff", "logins.go": "the service of staff", "operators.go": "the service of staff", "wallets.go": "the service of staff",
 	"proposals.go": "the service of staff", "references.go": "a start, and the service of staff", "grants.go": "the service of staff", "periods.go": "the service of staff", "overview.go": "the service of staff, but for the count of what is overdue and the sum of what is held",
 	"passwords.go": "the service of staff", "refuseLastOwner": "an owner's page of people",
-	"creditAnnouncement": "the service of staff", "announcementOf": "the service of staff", "Reversals": "the service of staff", "setPlan": "the service of staff", "RetirePlan": "the service of staff", "recordPlan": "the service of staff", "checkComponent": "the service of staff",
+	"creditAnnouncement": "the service of staff", "announcementOf": "the service of staff", "Reversals": "the service of staff", "reopenReversal": "the service of staff", "setPlan": "the service of staff", "RetirePlan": "the service of staff", "recordPlan": "the service of staff", "checkComponent": "the service of staff",
 	"refuseComponent": "the service of staff", "planByID": "the service of staff", "AllPlans": "the service of staff",
 	"masterkeys.go": "a start", "sealed.go": "a rotation of the master key", "nodes.go": "one row for each node", "UseIntegrityKeys": "a start", "migrate.go": "a start", "diskfailure.go": "a start after the disk has failed",
 	"resetIndex": "a start that finds the nonces numbered again", "purge": "a purge after a clock that was ahead",

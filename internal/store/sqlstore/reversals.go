@@ -552,12 +552,17 @@ func saveReversalCalls(tx Tx, a operation.ReversalAnswer) error {
 		if detail == "" {
 			detail = call.Reply.Message
 		}
-		_, err := tx.Exec(`
-			INSERT INTO provider_calls (operation_id, reference, kind, component, outcome, provider_transaction_id, detail, node, asked_at, answered_at)
-			SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text, $9::bigint, $10::bigint
-			 WHERE NOT EXISTS (SELECT 1 FROM provider_calls WHERE operation_id = $1 AND reference = $2 AND kind = $3 AND node = $8 AND asked_at = $9)`,
-			a.OperationID, call.Reference, call.What, call.Component, call.Reply.Outcome.String(), NullString(call.Reply.Transaction),
-			detail, a.Node, call.AskedAt.UnixMilli(), Millis(call.AnsweredAt))
+		// The operation is locked, so nobody saves the same call meanwhile.
+		var saved bool
+		err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM provider_calls WHERE operation_id = $1 AND reference = $2 AND kind = $3 AND node = $4 AND asked_at = $5)`,
+			a.OperationID, call.Reference, call.What, a.Node, call.AskedAt.UnixMilli()).Scan(&saved)
+		if err == nil && !saved {
+			_, err = tx.Exec(`
+				INSERT INTO provider_calls (operation_id, reference, kind, component, outcome, provider_transaction_id, detail, node, asked_at, answered_at)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+				a.OperationID, call.Reference, call.What, call.Component, call.Reply.Outcome.String(), NullString(call.Reply.Transaction),
+				detail, a.Node, call.AskedAt.UnixMilli(), Millis(call.AnsweredAt))
+		}
 		if err != nil {
 			return fmt.Errorf("save a provider call: %w", err)
 		}
@@ -573,16 +578,22 @@ func saveReversalCalls(tx Tx, a operation.ReversalAnswer) error {
 // raiseContradiction raises an exception beside those of the kind that the operation had before: staff
 // have to look at each. Until it is closed it is raised once.
 func raiseContradiction(tx Tx, e operation.Exception) error {
-	_, err := tx.Exec(`
-		INSERT INTO exceptions (operation_id, kind, detail, created_at)
-		SELECT $1::text, CASE WHEN n.raised = 0 THEN $2::text ELSE $2::text || ' ' || (n.raised + 1) END, $3::text, $4::bigint
-		  FROM (SELECT count(*) AS raised FROM exceptions WHERE operation_id = $1 AND (kind = $2 OR kind LIKE $2::text || ' %')) n
-		 WHERE NOT EXISTS (SELECT 1 FROM exceptions WHERE operation_id = $1 AND closed_at IS NULL AND detail = $3)`,
-		e.OperationID, string(e.Kind), e.Detail, e.At.UnixMilli())
+	// The operation is locked, so nobody raises another one meanwhile.
+	var raised int
+	var open bool
+	err := tx.QueryRow(`
+		SELECT count(CASE WHEN kind = $2 OR kind LIKE $3 THEN 1 END), coalesce(max(CASE WHEN closed_at IS NULL AND detail = $4 THEN 1 ELSE 0 END), 0) = 1
+		  FROM exceptions WHERE operation_id = $1`, e.OperationID, string(e.Kind), string(e.Kind)+" %", e.Detail).Scan(&raised, &open)
 	if err != nil {
-		return fmt.Errorf("raise an exception: %w", err)
+		return fmt.Errorf("read the exceptions of %s: %w", e.OperationID, err)
 	}
-	return nil
+	if open {
+		return nil
+	}
+	if raised > 0 {
+		e.Kind += operation.ExceptionKind(fmt.Sprintf(" %d", raised+1))
+	}
+	return raiseException(tx, e)
 }
 
 func raiseException(tx Tx, e operation.Exception) error {
