@@ -309,8 +309,11 @@ func (w *pageEnv) run(command string) (printed string, status int) {
 	if err != nil && !errors.As(err, &exit) {
 		w.t.Fatalf("bash: %v", err)
 	}
-	return out.String(), shell.ProcessState.ExitCode()
+	return progressLine.ReplaceAllString(out.String(), ""), shell.ProcessState.ExitCode()
 }
+
+// progressLine is what backup, restore and copy print of work that takes more than a second.
+var progressLine = regexp.MustCompile(`(?m)^(?:auditing [a-z ]+|[a-z ]+: \d+ %)\n`)
 
 func (w *pageEnv) prelude() string {
 	return `set -o pipefail; umask 022; if [ -f "$PLAYED/exports" ]; then . "$PLAYED/exports"; fi; cd "$(cat "$PLAYED/cwd")" || exit 99

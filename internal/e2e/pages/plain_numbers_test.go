@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/fault"
 )
 
 // The list of missing add-ons and the operation's page count the same provider calls.
@@ -50,10 +51,14 @@ var providerState = regexp.MustCompile(`(?s)<dt>(?:Provider|State)</dt><dd>(<spa
 func TestHome_SaysWhatHealthSays(t *testing.T) {
 	e2e.StoreIndependent(t)
 	t.Parallel()
-	w := e2e.NewEnv(t, "panel.staff_totp=false", "provider.timeout=2s", "review.first_check=10m")
+	w := e2e.NewEnv(t, "panel.staff_totp=false")
 	staff := w.SignIn(t, w.Demo.Admin)
 	staff.Get("/console/").Shows(t, http.StatusOK, "Overview", "State")
-	w.StartReview(w.DemoCaller(), "activate", "timeout_not_applied", "9800000002", "no-answer")
+	w.Simulator.Stop() // for good: one answer to a probe, and all is healthy again
+	got := w.Operate(w.DemoCaller(), "activate", "no-provider", e2e.Order{"full_name": "Asha", "mobile": "9800000002", "plan_id": "FAMILY-1"})
+	if got.Code != fault.ProviderError {
+		t.Fatalf("without a provider: %s", got.Raw)
+	}
 	w.WaitUntil("both pages say that a call failed", func() bool {
 		home, health := staff.Get("/console/").Body, staff.Get("/console/health").Body
 		if !strings.Contains(health, "failed</span>") && !strings.Contains(health, "call failed") {
