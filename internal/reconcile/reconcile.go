@@ -434,7 +434,9 @@ func differs(op operation.Operation, addon bool, order operation.ListedOrder, tw
 	add(order.Months != 0 && order.Months != op.PlanMonths, "it is for %d months here and %d there", op.PlanMonths, order.Months)
 	add(!order.ExpiresAt.IsZero() && order.ExpiresAt.Sub(op.ExpiryPlanned).Abs() >= time.Second,
 		"it runs until %s here and %s there", moment(op.ExpiryPlanned), moment(order.ExpiresAt))
-	add(addon && order.ReversedBy == "" && op.State == operation.Success && (op.AddonState == operation.AddonClosed || op.AddonState == operation.AddonFailed),
+	// What was rejected last is ordered under a new reference, and may be carried out before the answer is here.
+	rejected := op.AddonState == operation.AddonFailed && order.Reference != op.AddonReference()
+	add(addon && order.ReversedBy == "" && op.State == operation.Success && (op.AddonState == operation.AddonClosed || rejected),
 		"its add-on is %s here, and the provider carried it out", op.AddonState)
 	other := !addon && op.ProviderTransaction != "" && order.Transaction != op.ProviderTransaction
 	add(other, "the provider carried it out as %s here and as %s there: perhaps twice", op.ProviderTransaction, order.Transaction)

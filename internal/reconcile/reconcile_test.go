@@ -236,6 +236,14 @@ func TestComparison_Differences(t *testing.T) {
 			op.Addon, op.AddonState = "OTT", operation.AddonUnknown
 			o.Reference, o.Component = op.ID+"-2", "OTT"
 		}, ""},
+		{"an add-on that was rejected", func(op *operation.Operation, o *operation.ListedOrder) {
+			op.Addon, op.AddonState, op.AddonAttempt = "OTT", operation.AddonFailed, 2
+			o.Reference, o.Component = op.ID+"-2.1", "OTT"
+		}, "add-on is failed here"},
+		{"an add-on whose next order is under way", func(op *operation.Operation, o *operation.ListedOrder) {
+			op.Addon, op.AddonState, op.AddonAttempt = "OTT", operation.AddonFailed, 2
+			o.Reference, o.Component = op.ID+"-2.2", "OTT"
+		}, ""},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
