@@ -171,7 +171,7 @@ func checkText(name Term, text string, minLen, maxLen int) error {
 	case n < minLen || n > maxLen:
 		return Refuse("the %s has %d characters; give %d to %d", name, n, minLen, maxLen)
 	case form != "":
-		return Refuse("the %s is not fit to be shown: %v", name, Refuse(form, args...))
+		return Refuse("the %s cannot be used: %v", name, Refuse(form, args...))
 	case strings.TrimSpace(text) != text:
 		return Refuse("the %s has blanks around it", name)
 	}
