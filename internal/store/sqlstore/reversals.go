@@ -554,8 +554,8 @@ func saveReversalCalls(tx Tx, a operation.ReversalAnswer) error {
 		}
 		// The operation is locked, so nobody saves the same call meanwhile.
 		var saved bool
-		err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM provider_calls WHERE operation_id = $1 AND reference = $2 AND kind = $3 AND node = $4 AND asked_at = $5)`,
-			a.OperationID, call.Reference, call.What, a.Node, call.AskedAt.UnixMilli()).Scan(&saved)
+		err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM provider_calls WHERE operation_id = $1 AND reference = $2 AND kind = $3 AND outcome = $4 AND node = $5 AND asked_at = $6)`,
+			a.OperationID, call.Reference, call.What, call.Reply.Outcome.String(), a.Node, call.AskedAt.UnixMilli()).Scan(&saved)
 		if err == nil && !saved {
 			_, err = tx.Exec(`
 				INSERT INTO provider_calls (operation_id, reference, kind, component, outcome, provider_transaction_id, detail, node, asked_at, answered_at)
