@@ -169,7 +169,7 @@ func TestReplica_KilledNode(t *testing.T) {
 		path, folder := newFile(t), filepath.Join(t.TempDir(), "replica")
 		rawExec(t, path, createNumbers)
 		most := -1
-		for round := range 6 {
+		for round := range 3 {
 			node := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestReplica_KilledNode$")
 			node.Env = append(os.Environ(), killedEnv+"="+path, killedEnv+"_TO="+folder, killedEnv+"_SYNC="+strconv.FormatBool(synchronous))
 			out, err := node.StdoutPipe()
