@@ -83,7 +83,7 @@ demo: build ## Run Coax without configuration, with a simulated provider and thr
 
 .PHONY: test
 test: tools-present lint test-bin ## Lint and the tests that every change has to pass: about ten minutes on two cores (SEED=1 for the simulation)
-	$(TEST_BIN) COAX_TEST_SEED=$(SEED) $(PGSERVER) $(MAKE) --no-print-directory test-run
+	$(TEST_BIN) COAX_TEST_SEED=$(SEED) scripts/in-memory $(PGSERVER) $(MAKE) --no-print-directory test-run
 
 .PHONY: test-bin
 test-bin: build
