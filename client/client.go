@@ -33,6 +33,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -83,12 +84,15 @@ type Config struct {
 	Key    string
 	Secret Secret
 	// CACert is the path of the certificate authority of a service that has its own;
-	// empty trusts the system's. It is not used if HTTP is set.
+	// empty trusts the system's. It is not used if HTTP has a transport.
 	CACert string
+	// ConnectTimeout is how long it may take to connect, TLS included: 10 seconds if 0.
+	// It is not used if HTTP has a transport.
+	ConnectTimeout time.Duration
 	// HTTP sends the requests; nil is a default client. Its Timeout is for one
 	// attempt; if 0 it is 60 seconds, which is longer than the service takes to
-	// answer even if its provider times out. Redirects are never followed: a
-	// signature is for one address.
+	// answer even if its provider times out. Without a transport it has the default
+	// client's. Redirects are never followed: a signature is for one address.
 	HTTP *http.Client
 	// Retry is the retry policy; its zero value has sensible defaults.
 	Retry Retry
@@ -137,11 +141,12 @@ func New(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	sender := http.Client{Transport: defaultTransport()}
+	var sender http.Client
 	if config.HTTP != nil {
 		sender = *config.HTTP
-	} else if config.CACert != "" {
-		if sender.Transport, err = trusting(config.CACert); err != nil {
+	}
+	if sender.Transport == nil {
+		if sender.Transport, err = transportOf(config); err != nil {
 			return nil, err
 		}
 	}
@@ -158,47 +163,70 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// connectTimeout is how long connecting may take, and again the TLS handshake.
+// connectTimeout is the default of Config.ConnectTimeout.
 const connectTimeout = 10 * time.Second
 
-// defaultTransport is shared by clients without their own: a copy of the program's
-// default transport that connects sooner or not at all, keeps more idle connections
-// and resumes TLS sessions, for jobs with many concurrent calls. The default keeps
-// only two idle connections per host, and each new one costs a whole handshake.
-var defaultTransport = sync.OnceValue(func() http.RoundTripper {
+// defaultTransport is shared by clients without settings of their own.
+var defaultTransport = sync.OnceValues(func() (http.RoundTripper, error) { return newTransport(connectTimeout, nil) })
+
+// transportOf returns the transport of a client without its own.
+func transportOf(config Config) (http.RoundTripper, error) {
+	if config.ConnectTimeout < 0 {
+		return nil, fmt.Errorf("ConnectTimeout cannot be %v", config.ConnectTimeout)
+	}
+	if config.CACert == "" && config.ConnectTimeout == 0 {
+		if _, usual := http.DefaultTransport.(*http.Transport); !usual {
+			return http.DefaultTransport, nil // replaced by the program: use it unchanged
+		}
+		return defaultTransport()
+	}
+	var roots *x509.CertPool
+	if config.CACert != "" {
+		text, err := os.ReadFile(config.CACert)
+		if err != nil {
+			return nil, fmt.Errorf("read the certificate authority: %w", err)
+		}
+		roots = x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%s has no certificate in PEM", config.CACert)
+		}
+	}
+	return newTransport(cmp.Or(config.ConnectTimeout, connectTimeout), roots)
+}
+
+// newTransport returns a copy of the program's default transport that connects within
+// the timeout or not at all, keeps more idle connections and resumes TLS sessions, for
+// jobs with many concurrent calls. The default keeps only two idle connections per
+// host, and each new one costs a whole handshake. Without roots it trusts the default's.
+func newTransport(timeout time.Duration, roots *x509.CertPool) (*http.Transport, error) {
 	usual, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
-		return http.DefaultTransport // replaced by the program: use it unchanged
+		return nil, fmt.Errorf("http.DefaultTransport was replaced, so CACert and ConnectTimeout have no effect: set HTTP instead")
 	}
 	transport := usual.Clone()
-	transport.DialContext = (&net.Dialer{Timeout: connectTimeout, KeepAlive: 30 * time.Second}).DialContext
-	transport.TLSHandshakeTimeout = connectTimeout
+	dialer := &net.Dialer{Timeout: timeout, KeepAlive: 30 * time.Second}
+	transport.DialContext = dialer.DialContext
+	transport.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		// It bounds connecting and the handshake together.
+		secure := tls.Dialer{NetDialer: dialer, Config: transport.TLSClientConfig}
+		conn, err := secure.DialContext(ctx, network, address)
+		var failed *net.OpError
+		if err == nil || errors.As(err, &failed) && failed.Op == "dial" {
+			return conn, err
+		}
+		return nil, &net.OpError{Op: "dial", Net: network, Err: fmt.Errorf("TLS with %s: %w", address, err)}
+	}
+	transport.TLSHandshakeTimeout = timeout // behind a proxy, with which DialTLSContext is not used
 	transport.MaxIdleConnsPerHost = transport.MaxIdleConns
 	if transport.TLSClientConfig == nil {
 		transport.TLSClientConfig = &tls.Config{}
 	}
+	if roots != nil {
+		transport.TLSClientConfig.RootCAs = roots
+	}
 	if transport.TLSClientConfig.ClientSessionCache == nil {
 		transport.TLSClientConfig.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 	}
-	return transport
-})
-
-// trusting returns a default transport that trusts the authorities in a file only.
-func trusting(caCert string) (http.RoundTripper, error) {
-	text, err := os.ReadFile(caCert)
-	if err != nil {
-		return nil, fmt.Errorf("read the certificate authority: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s has no certificate in PEM", caCert)
-	}
-	shared, ok := defaultTransport().(*http.Transport)
-	if !ok {
-		return nil, fmt.Errorf("http.DefaultTransport was replaced, so CACert has no effect: set HTTP instead")
-	}
-	transport := shared.Clone()
-	transport.TLSClientConfig.RootCAs = roots
 	return transport, nil
 }
 

@@ -3,6 +3,7 @@ package sdk
 import (
 	"bytes"
 	"encoding/pem"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,10 @@ import (
 	"github.com/coaxhq/coax/internal/e2e"
 	"github.com/coaxhq/coax/signing"
 )
+
+// neverConnect is what only this line does: it accepts a connection and never completes its
+// TLS handshake. It is for a connection, so no request arrives.
+const neverConnect = "never connect"
 
 // badLine is a proxy between an SDK and the service that treats the requests as a story
 // says: the first fault is for the first request, and the last one repeats. It records
@@ -41,6 +46,7 @@ func newLine(t testing.TB, env *e2e.Env, as e2e.Caller, faults []line.Fault) *ba
 	}
 	l.server = httptest.NewUnstartedServer(l)
 	l.server.Config.ErrorLog = nil
+	l.server.Listener = connections{l.server.Listener, l}
 	l.server.StartTLS()
 	t.Cleanup(l.server.Close)
 	l.ca = filepath.Join(t.TempDir(), "ca.pem")
@@ -55,11 +61,42 @@ func (l *badLine) take(r line.Request) line.Fault {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.requests = append(l.requests, r)
+	return l.nextFault()
+}
+
+func (l *badLine) nextFault() line.Fault {
 	next := l.faults[0]
 	if len(l.faults) > 1 {
 		l.faults = l.faults[1:]
 	}
 	return next
+}
+
+// connections are those on which a badLine lets the client complete a handshake.
+type connections struct {
+	net.Listener
+	line *badLine
+}
+
+func (c connections) Accept() (net.Conn, error) {
+	for {
+		conn, err := c.Listener.Accept()
+		if err != nil || !c.line.ignores() {
+			return conn, err
+		}
+		c.line.t.Cleanup(func() { _ = conn.Close() })
+	}
+}
+
+// ignores reports whether the next fault is for a connection, and takes it if so.
+func (l *badLine) ignores() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.faults[0].Do != neverConnect {
+		return false
+	}
+	l.nextFault()
+	return true
 }
 
 // taken returns the requests so far.

@@ -5,8 +5,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -106,13 +104,10 @@ func carryOut(o order) outcome {
 		}.Sign(o.APISecret)
 		return out
 	}
-	config, err := configOf(o, &out)
-	if err != nil {
-		return failed(out, nil, err)
-	}
+	config := configOf(o, &out)
 	c, err := client.New(config)
 	if err != nil {
-		return failed(out, nil, err)
+		return failed(out, err)
 	}
 	result, err := call(c, o)
 	out.Shown = shown(config, c, result, err, out.Attempts)
@@ -121,27 +116,17 @@ func carryOut(o order) outcome {
 	}
 	out.Data = wire(result)
 	if err != nil {
-		return failed(out, result, err)
+		return failed(out, err)
 	}
 	out.Outcome = "success"
 	return out
 }
 
-func configOf(o order, out *outcome) (client.Config, error) {
+func configOf(o order, out *outcome) client.Config {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if o.CACert != "" {
-		text, err := os.ReadFile(o.CACert)
-		if err != nil {
-			return client.Config{}, err
-		}
-		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM(text)
-		transport.TLSClientConfig = &tls.Config{RootCAs: roots}
-	}
 	return client.Config{
-		BaseURL: o.BaseURL, Key: o.APIKey, Secret: client.Secret(o.APISecret),
-		HTTP: &http.Client{Transport: transport, Timeout: seconds(o.Options.Timeout)},
+		BaseURL: o.BaseURL, Key: o.APIKey, Secret: client.Secret(o.APISecret), CACert: o.CACert,
+		ConnectTimeout: seconds(o.Options.ConnectTimeout), HTTP: &http.Client{Timeout: seconds(o.Options.Timeout)},
 		Retry: client.Retry{
 			Attempts: o.Options.Attempts, Pause: seconds(o.Options.Pause), MaxPause: seconds(o.Options.MaxPause),
 			MaxRetryAfter: seconds(o.Options.MaxRetryAfter), Total: seconds(o.Options.TotalTimeout),
@@ -159,7 +144,7 @@ func configOf(o order, out *outcome) (client.Config, error) {
 			}
 			out.Attempts = append(out.Attempts, seen)
 		},
-	}, nil
+	}
 }
 
 func call(c *client.Client, o order) (any, error) {
@@ -199,7 +184,7 @@ func call(c *client.Client, o order) (any, error) {
 	return nil, fmt.Errorf("there is no operation %q", o.Operation)
 }
 
-func failed(out outcome, result any, err error) outcome {
+func failed(out outcome, err error) outcome {
 	out.Outcome = "failed"
 	if client.Undecided(err) {
 		out.Outcome = "pending"
