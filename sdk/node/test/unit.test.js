@@ -12,12 +12,15 @@ import { after, test } from "node:test";
 import { inspect } from "node:util";
 import { serialize } from "node:v8";
 import * as coax from "../index.js";
+import { errorOf as failureOf } from "../lib/errors.js";
 import { decode } from "../lib/json.js";
+import { readSettings } from "../lib/settings.js";
 
 const { Amount, Client, CoaxError, Code } = coax;
 const SECRET = "cxs_published_test_secret_never_issued_0001";
 const KEY = "unit-test-0001";
 const BODY = { subscriber_id: "100001", plan_id: "BASIC-1" };
+const BEHAVIOUR = readFileSync(new URL("../../BEHAVIOUR.md", import.meta.url), "utf8");
 const folder = mkdtempSync(join(tmpdir(), "coax-node-"));
 const servers = [];
 after(() => {
@@ -179,6 +182,18 @@ test("invalid options are errors", () => {
   }
 });
 
+test("the defaults are those of BEHAVIOUR.md", () => {
+  const words = new Map([["yes", true], ["none", undefined], ["the system's", Date.now]]);
+  const want = {};
+  for (const [, name, text] of BEHAVIOUR.matchAll(/^\| `([a-z_]+)` \| ([^|]+) \| [^|]+ \|$/gm)) {
+    const option = name.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
+    want[option] = words.has(text) ? words.get(text) : Number(text.replace(/ s$/, ""));
+  }
+  const { baseUrl, apiKey, apiSecret } = options();
+  const { origin, prefix, ca, baseUrl: _, apiKey: __, ...got } = readSettings({ baseUrl, apiKey, apiSecret }).settings;
+  assert.deepEqual(got, want);
+});
+
 test("text that is not UTF-8 is not sent", async () => {
   let requests = 0;
   const client = await serve(() => requests++);
@@ -330,9 +345,16 @@ test("awaitSettled ends with its time", async () => {
   assert.ok((await errorOf(client.awaitSettled(KEY, { timeout: -1 }))) instanceof TypeError);
 });
 
-test("every code has a class and a type", () => {
+test("every code has its class of BEHAVIOUR.md, and a type", () => {
+  const seen = ["OK"];
+  for (const [, name, codes] of BEHAVIOUR.matchAll(/^\| `([A-Za-z]+Error)` \| (.+) \|$/gm)) {
+    for (const [, code] of codes.matchAll(/`([A-Z_]+)`/g)) {
+      assert.equal(failureOf({ code, status: 400 }).constructor, coax[name], code);
+      seen.push(code);
+    }
+  }
+  assert.deepEqual(seen.sort(), Object.keys(Code).sort());
   const types = readFileSync(new URL("../index.d.ts", import.meta.url), "utf8");
   const names = [Code, coax.Reason, coax.Warning].flatMap((list) => Object.keys(list));
-  assert.equal(Object.keys(Code).length, 42);
   names.forEach((name) => assert.ok(types.includes(`"${name}"`), name));
 });

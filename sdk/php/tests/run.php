@@ -61,6 +61,11 @@ function operation(string $json): Operation
     return Operation::of(Json::decode($json));
 }
 
+function behaviour(): string
+{
+    return (string) file_get_contents(__DIR__ . '/../../BEHAVIOUR.md');
+}
+
 /** Returns the address of a loopback port on which nothing listens. */
 function closedPort(): string
 {
@@ -267,9 +272,21 @@ $tests = [
             same(true, $pause >= $longest / 2 && $pause <= $longest);
         }
     },
+    'the defaults are those of BEHAVIOUR.md' => static function (): void {
+        preg_match_all('/^\| `([a-z_]+)` \| ([^|]+) \| [^|]+ \|$/m', behaviour(), $rows, PREG_SET_ORDER);
+        $want = [];
+        foreach ($rows as [, $name, $text]) {
+            $words = ['yes' => true, 'none' => null, "the system's" => null];
+            $number = str_ends_with($text, ' s') ? (float) $text : (int) $text;
+            $want[lcfirst(str_replace('_', '', ucwords($name, '_')))] = array_key_exists($text, $words) ? $words[$text] : $number;
+        }
+        $got = get_object_vars(new Options([]));
+        ksort($want);
+        ksort($got);
+        same($want, $got);
+    },
     'every code of BEHAVIOUR.md has its class' => static function (): void {
-        $page = (string) file_get_contents(__DIR__ . '/../../BEHAVIOUR.md');
-        preg_match_all('/^\| `([A-Za-z]+Error)` \| (.+) \|$/m', $page, $rows, PREG_SET_ORDER);
+        preg_match_all('/^\| `([A-Za-z]+Error)` \| (.+) \|$/m', behaviour(), $rows, PREG_SET_ORDER);
         $seen = [Code::OK];
         foreach ($rows as [, $class, $codes]) {
             preg_match_all('/`([A-Z_]+)`/', $codes, $names);

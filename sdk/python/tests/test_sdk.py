@@ -1,10 +1,12 @@
 """What the stories do not reach. A server on loopback gives the answers."""
 
 import copy
+import inspect
 import json
 import logging
 import os
 import pickle
+import re
 import socket
 import ssl
 import threading
@@ -22,6 +24,7 @@ from coax.exchange import _read_envelope
 from coax.results import read_amount
 
 KEY, SECRET = "cxk_" + "0" * 32, "cxs_" + "5ec7e7" * 10
+BEHAVIOUR = (Path(__file__).parents[2] / "BEHAVIOUR.md").read_text()
 OPERATION = {
     "transaction_id": "CX1",
     "idempotency_key": "order-4711",
@@ -352,10 +355,21 @@ class Clients(unittest.TestCase):
             with self.assertRaises(TypeError):
                 dump(client)
 
-    def test_every_code_has_a_class(self):
-        codes = {value for name, value in vars(coax.Code).items() if name.isupper()}
-        self.assertEqual(codes - set(errors._CLASSES), {"OK"})
-        self.assertEqual(len(codes), 42)
+    def test_every_code_has_its_class_of_behaviour_md(self):
+        seen = {coax.Code.OK}
+        for name, codes in re.findall(r"^\| `([A-Za-z]+Error)` \| (.+) \|$", BEHAVIOUR, re.MULTILINE):
+            for code in re.findall("`([A-Z_]+)`", codes):
+                self.assertIs(errors.class_of(400, code), getattr(coax, name), code)
+                seen.add(code)
+        self.assertEqual(seen, {value for name, value in vars(coax.Code).items() if name.isupper()})
+
+    def test_defaults_are_those_of_behaviour_md(self):
+        words = {"yes": True, "none": None, "the system's": time.time}
+        want = {}
+        for name, text in re.findall(r"^\| `([a-z_]+)` \| ([^|]+) \| [^|]+ \|$", BEHAVIOUR, re.MULTILINE):
+            want[name] = words[text] if text in words else float(text.replace(" s", ""))
+        options = inspect.signature(coax.Client).parameters.values()
+        self.assertEqual({option.name: option.default for option in options if option.kind == option.KEYWORD_ONLY}, want)
 
 
 if __name__ == "__main__":
