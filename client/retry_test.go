@@ -227,7 +227,7 @@ func TestRetry_ObeysRetryAfter(t *testing.T) {
 	if err != nil || len(wire.got) != 2 {
 		t.Fatalf("%v after %v; want two attempts", err, wire.got)
 	}
-	if pause := wire.got[1].at.Sub(wire.got[0].at); pause < 37*time.Second || pause > 41*time.Second {
+	if pause := wire.got[1].at.Sub(wire.got[0].at); pause <= 37*time.Second || pause > 41*time.Second {
 		t.Errorf("waited %v; want the 37 seconds of Retry-After and at most a tenth more", pause)
 	}
 

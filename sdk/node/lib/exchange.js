@@ -54,7 +54,7 @@ export class Exchange {
       } else if (!retryable(failure) || failure.retryAfter > this.#settings.maxRetryAfter) {
         again = false;
       } else {
-        pause = this.#pauseAfter(failure, attempt);
+        pause = this.pauseAfter(failure, attempt);
       }
       again &&= now() + pause < deadline;
       const { status = 0, code = "", cause = null } = failure;
@@ -74,7 +74,8 @@ export class Exchange {
     return longest / 2 + Math.random() * (longest / 2);
   }
 
-  #pauseAfter(failure, attempt) {
+  // pauseAfter returns the pause after an attempt that failed.
+  pauseAfter(failure, attempt) {
     if (failure.status === 429 && failure.retryAfter > 0) {
       // Other clients of the operator were given the same time.
       return failure.retryAfter * (1 + Math.random() / 10);

@@ -13,6 +13,7 @@ import { inspect } from "node:util";
 import { serialize } from "node:v8";
 import * as coax from "../index.js";
 import { errorOf as failureOf } from "../lib/errors.js";
+import { Exchange } from "../lib/exchange.js";
 import { decode } from "../lib/json.js";
 import { readSettings } from "../lib/settings.js";
 
@@ -192,6 +193,20 @@ test("the defaults are those of BEHAVIOUR.md", () => {
   const { baseUrl, apiKey, apiSecret } = options();
   const { origin, prefix, ca, baseUrl: _, apiKey: __, ...got } = readSettings({ baseUrl, apiKey, apiSecret }).settings;
   assert.deepEqual(got, want);
+});
+
+test("pauses are random between half and all of their length", (t) => {
+  const exchange = new Exchange({ origin: "http://127.0.0.1:9", connectTimeout: 1, pause: 0.5, maxPause: 3 });
+  for (const [random, want] of [
+    [0, [0.25, 0.5, 1, 1.5, 1.5]],
+    [0.5, [0.375, 0.75, 1.5, 2.25, 2.25]],
+    [0.75, [0.4375, 0.875, 1.75, 2.625, 2.625]],
+  ]) {
+    t.mock.method(Math, "random", () => random);
+    assert.deepEqual([1, 2, 3, 4, 100].map((n) => exchange.pause(n)), want);
+  }
+  t.mock.method(Math, "random", () => 0.5);
+  assert.equal(exchange.pauseAfter({ status: 429, retryAfter: 60 }, 1), 63);
 });
 
 test("text that is not UTF-8 is not sent", async () => {

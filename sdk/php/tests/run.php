@@ -66,6 +66,16 @@ function behaviour(): string
     return (string) file_get_contents(__DIR__ . '/../../BEHAVIOUR.md');
 }
 
+/** Checks that random numbers are in a range, and come near both of its ends. */
+function spread(float $least, float $most, callable $random): void
+{
+    $drawn = array_map($random, array_fill(0, 200, null));
+    $margin = ($most - $least) / 4;
+    same([true, true, true, true], [
+        min($drawn) >= $least, min($drawn) < $least + $margin, max($drawn) > $most - $margin, max($drawn) <= $most,
+    ]);
+}
+
 /** Returns the address of a loopback port on which nothing listens. */
 function closedPort(): string
 {
@@ -265,12 +275,18 @@ $tests = [
         // Far below the default of 60 s, and above what a busy machine needs.
         same(true, (hrtime(true) - $began) / 1e9 < 20);
     },
-    'pauses grow to their limit' => static function (): void {
+    'pauses grow to their limit, and are random between half and all of their length' => static function (): void {
         $options = new Options(['pause' => 0.5, 'max_pause' => 3]);
         foreach ([1 => 0.5, 2 => 1.0, 3 => 2.0, 4 => 3.0, 2000 => 3.0] as $n => $longest) {
-            $pause = Pause::growing($options, $n);
-            same(true, $pause >= $longest / 2 && $pause <= $longest);
+            spread($longest / 2, $longest, static fn (): float => Pause::growing($options, $n));
         }
+    },
+    'up to a tenth of Retry-After is added to it at random' => static function (): void {
+        $exchange = (new ReflectionProperty(Client::class, 'exchange'))->getValue(new Client(BASE, KEY, SECRET));
+        $pauseAfter = new ReflectionMethod($exchange, 'pauseAfter');
+        $limited = new Failure('POST renew', 429, Code::RATE_LIMITED);
+        $limited->retryAfter = 60;
+        spread(60, 66, static fn (): float => $pauseAfter->invoke($exchange, $limited, 1));
     },
     'the defaults are those of BEHAVIOUR.md' => static function (): void {
         preg_match_all('/^\| `([a-z_]+)` \| ([^|]+) \| [^|]+ \|$/m', behaviour(), $rows, PREG_SET_ORDER);

@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 import coax
 from coax import errors
-from coax.exchange import _read_envelope
+from coax.exchange import Policy, _read_envelope
 from coax.results import read_amount
 
 KEY, SECRET = "cxk_" + "0" * 32, "cxs_" + "5ec7e7" * 10
@@ -238,6 +238,17 @@ class Calls(unittest.TestCase):
         _, client = self.serve((200, envelope(OPERATION)), on_attempt=lambda attempt: 1 / 0)
         with self.assertLogs("coax", logging.ERROR):
             client.renew({}, "order-4711")
+
+    def test_pauses_are_random_between_half_and_all_of_their_length(self):
+        policy = Policy(10, 60, 180, 6, 0.5, 3, 120)
+        for share, want in [(0, [0.25, 0.5, 1, 1.5, 1.5]), (0.5, [0.375, 0.75, 1.5, 2.25, 2.25])]:
+            with patch("coax.exchange._random.uniform", lambda low, high: low + share * (high - low)):
+                self.assertEqual([policy.pause_after(n) for n in (1, 2, 3, 4, 100)], want)
+        self.assertGreater(len({policy.pause_after(1) for _ in range(20)}), 1)
+        limited = coax.RateLimitError("Wait.", status=429, code=coax.Code.RATE_LIMITED, retry_after=60)
+        exchange = coax.Client("https://coax.example/api/v1", KEY, SECRET)._exchange
+        with patch("coax.exchange._random.uniform", lambda low, high: low + 0.5 * (high - low)):
+            self.assertEqual(exchange._pause_after(limited, 1), 63)
 
     def test_poll_obeys_retry_after(self):
         def limited(handler):
