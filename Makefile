@@ -263,13 +263,19 @@ packages-test: ## Build the package, install it on a Debian of its own by the gu
 	$(LONG) -timeout 40m ./internal/e2e/packages
 
 .PHONY: openapi-lint
-openapi-lint: ## Lint openapi.yaml with Redocly and Spectral, compile its TypeScript types, compare answers with it through Prism, and run the Postman collection; needs npm; some 3 minutes
-	mkdir -p .openapi && cp tools/openapi/package.json tools/openapi/package-lock.json .openapi
+openapi-lint: ## Lint openapi.yaml with Redocly and Spectral, compile its TypeScript types, compare answers with it through Prism, run the Postman collection; check types and composer.json of the SDKs, and PHP 8.1; needs npm; some 5 minutes
+	@scripts/tools-present mypy composer
+	mkdir -p .openapi && cp tools/openapi/package.json tools/openapi/package-lock.json tools/openapi/php81.mjs .openapi
 	cd .openapi && timeout 900 npm ci --ignore-scripts --no-audit --no-fund
+	$(OPENAPI)js-yaml ../contract/openapi.yaml > openapi.json
 	$(OPENAPI)redocly lint --config ../tools/openapi/redocly.yaml ../contract/openapi.yaml
 	$(OPENAPI)spectral lint --ruleset ../tools/openapi/spectral.yaml --fail-severity hint ../contract/openapi.yaml
 	$(OPENAPI)openapi-typescript ../contract/openapi.yaml --output openapi.d.ts
 	$(OPENAPI)tsc --noEmit --strict openapi.d.ts
+	$(OPENAPI)tsc --noEmit --strict --target es2022 --module nodenext ../sdk/node/index.test-d.ts
+	cd sdk/python && mypy --strict --python-version 3.9 --cache-dir ../../.openapi/mypy -p coax
+	cd sdk/php && COMPOSER_ALLOW_SUPERUSER=1 COMPOSER_HOME=$(CURDIR)/.openapi/composer composer validate --strict --no-check-version
+	cd .openapi && timeout 300 node php81.mjs ../sdk
 	COAX_TEST_PRISM=$(CURDIR)/.openapi/node_modules/.bin/prism COAX_TEST_NEWMAN=$(CURDIR)/.openapi/node_modules/.bin/newman \
 		$(LONG) -timeout 10m -run '^TestPrism|^TestPostman|_PrismSees' ./internal/e2e/api ./internal/e2e/sdk
 

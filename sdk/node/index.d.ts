@@ -64,7 +64,7 @@ export interface Attempt {
 }
 
 /** A body's fields, or its JSON as text or bytes, which is sent as it is. */
-export type Body<Fields> = (Fields & { [name: string]: unknown }) | string | Uint8Array;
+export type Body<Fields> = Fields | (Fields & { [name: string]: unknown }) | string | Uint8Array;
 
 export interface Activation {
   full_name: string;

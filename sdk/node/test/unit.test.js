@@ -373,3 +373,17 @@ test("every code has its class of BEHAVIOUR.md, and a type", () => {
   const names = [Code, coax.Reason, coax.Warning].flatMap((list) => Object.keys(list));
   names.forEach((name) => assert.ok(types.includes(`"${name}"`), name));
 });
+
+test("the types have the package's exports, and an example uses each", () => {
+  const types = readFileSync(new URL("../index.d.ts", import.meta.url), "utf8");
+  const example = readFileSync(new URL("../index.test-d.ts", import.meta.url), "utf8");
+  const exported = [...types.matchAll(/^export (class|const|interface|type) (\w+)/gm)];
+  const values = exported.filter(([, kind]) => kind === "class" || kind === "const").map(([, , name]) => name);
+  assert.deepEqual(values.sort(), Object.keys(coax).sort());
+  assert.equal(types.match(/^export /gm).length, exported.length);
+  const [imports, rest] = example.split('} from "./index.js";');
+  for (const [, , name] of exported) {
+    assert.match(imports, new RegExp(`^  (type )?${name},$`, "m"));
+    assert.match(rest, new RegExp(`\\b${name}\\b`));
+  }
+});

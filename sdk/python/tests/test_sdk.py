@@ -1,5 +1,6 @@
 """What the stories do not reach. A server on loopback gives the answers."""
 
+import ast
 import copy
 import inspect
 import json
@@ -284,6 +285,14 @@ class Calls(unittest.TestCase):
         self.assertEqual(str(error.shortfall), "0.50")
         self.assertEqual((error.server_time, error.fields, error.data.new, error.status), (None, {}, 1, 402))
         self.assertEqual(str(error), "POST renew: INSUFFICIENT_BALANCE: So [req_1]")
+
+
+class Files(unittest.TestCase):
+    def test_syntax_is_that_of_python_3_9(self):
+        files = list(Path(__file__).parents[1].rglob("*.py"))
+        self.assertGreater(len(files), 10)
+        for file in files:
+            ast.parse(file.read_text(), str(file), feature_version=(3, 9))
 
 
 class Results(unittest.TestCase):
