@@ -31,6 +31,8 @@ type badLine struct {
 	server *httptest.Server
 	ca     string
 	watch  func(testing.TB, line.Request, line.Answer)
+	// forged is given each answer that is not the service's, if it is not nil.
+	forged func(testing.TB, line.Request, line.Answer)
 
 	mu       sync.Mutex
 	faults   []line.Fault
@@ -113,12 +115,16 @@ func (l *badLine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	l.check(got)
-	answered, err := line.Treat(w, r, got, l.take(got), func() (line.Answer, error) { return l.forward(got) })
+	fault := l.take(got)
+	answered, err := line.Treat(w, r, got, fault, func() (line.Answer, error) { return l.forward(got) })
 	if err != nil {
 		l.t.Errorf("%s %s: %v", r.Method, r.URL.Path, err)
 	}
 	if answered.Status == 0 {
 		panic(http.ErrAbortHandler)
+	}
+	if fault.Do == line.Replace && l.forged != nil {
+		l.forged(l.t, got, answered)
 	}
 }
 

@@ -71,7 +71,7 @@ func TestStories_PrismSeesNoViolation(t *testing.T) {
 	forEach(t, func(t *testing.T, l language) {
 		d := l.start(t)
 		for name, s := range readStories(t) {
-			t.Run(name, func(t *testing.T) { shared.play(t, d, l, s) })
+			t.Run(name, func(t *testing.T) { shared.play(t, d, l, name, s) })
 		}
 	})
 	t.Cleanup(func() {
