@@ -3,9 +3,15 @@ package docstest
 import (
 	"bytes"
 	"image/png"
+	"net/http"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/coaxhq/coax/internal/fault"
+	"github.com/coaxhq/coax/internal/httpapi"
 )
 
 // docs/panel.png is made by `make readme-picture` and committed.
@@ -27,6 +33,45 @@ func TestPanelPicture_IsShownAndSmall(t *testing.T) {
 	}
 	if !strings.Contains(string(readme), "]("+file+")") {
 		t.Errorf("README.md does not show %s", file)
+	}
+}
+
+// The picture of what to do after each answer has every status of the contract, no other, and
+// codes beside their statuses only.
+func TestAnswersPicture_HasEveryStatus(t *testing.T) {
+	const file = "docs/after-each-answer.svg"
+	picture, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	statusOf := map[string]int{}
+	missing := map[int]bool{http.StatusOK: true}
+	for _, code := range fault.Contract {
+		statusOf[string(code)] = httpapi.StatusOf(code)
+		missing[httpapi.StatusOf(code)] = true
+	}
+	shown := map[int]bool{}
+	heading := regexp.MustCompile(`<tspan class="status">([0-9, ]+)</tspan>(?:<tspan class="code" dx="7">([^<]+)</tspan>)?`)
+	for _, row := range heading.FindAllStringSubmatch(string(picture), -1) {
+		for text := range strings.SplitSeq(row[1], ", ") {
+			status, err := strconv.Atoi(text)
+			if err != nil {
+				t.Fatalf("%s has the status %q", file, text)
+			}
+			shown[status] = true
+			if want, is := statusOf[row[2]]; is && want != status {
+				t.Errorf("%s has %s beside %d; it travels with %d", file, row[2], status, want)
+			}
+		}
+	}
+	for status := range missing {
+		if !shown[status] {
+			t.Errorf("%s has no status %d", file, status)
+		}
+		delete(shown, status)
+	}
+	for status := range shown {
+		t.Errorf("%s has the status %d, which the contract has not", file, status)
 	}
 }
 
