@@ -1,4 +1,4 @@
-// Package docs embeds the page for integrators, which the service serves beside the API
+// Package docs embeds the pages for integrators, which the service serves beside the API
 // reference.
 //
 // It contains no logic and imports no other package of this module.
@@ -6,7 +6,13 @@ package docs
 
 import _ "embed"
 
-// Integrating is integrating.md, in Markdown.
-//
-//go:embed integrating.md
-var Integrating []byte
+// Integrating and WhatHappensWhen are pages in Markdown, AfterEachAnswer the picture that
+// the latter shows, as SVG.
+var (
+	//go:embed integrating.md
+	Integrating []byte
+	//go:embed what-happens-when.md
+	WhatHappensWhen []byte
+	//go:embed after-each-answer.svg
+	AfterEachAnswer []byte
+)

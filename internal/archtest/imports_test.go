@@ -56,6 +56,7 @@ var rules = []rule{
 	{path: "contract", never: both(netHTTP, database)},
 	{path: "contract/contracttest", allowed: []string{"contract"}, testsOnly: true},
 	{path: "docs", never: both(netHTTP, database), stdlib: true, noClock: true},
+	{path: "sdk", never: both(netHTTP, database), stdlib: true, noClock: true},
 	{path: "signing", never: both(netHTTP, database), stdlib: true, noClock: true},
 	{path: "internal/fault", never: both(netHTTP, database), noClock: true},
 	{path: "internal/money", never: both(netHTTP, database), noClock: true},
@@ -135,7 +136,7 @@ var rules = []rule{
 	},
 	{path: "internal/web", allowed: both(forPages, []string{"internal/web/look"}), never: database},
 	{path: "internal/web/*", allowed: both(forPages, []string{"internal/web", "internal/web/look"}), never: database},
-	{path: "internal/web/reference", allowed: []string{"contract", "docs", "internal/web", "internal/web/look"}, never: database, noClock: true},
+	{path: "internal/web/reference", allowed: []string{"contract", "docs", "sdk", "internal/web", "internal/web/look"}, never: database, noClock: true},
 	{path: "internal/web/look", allowed: []string{"internal/money", "internal/subscription"}, never: database, stdlib: true, noClock: true},
 	{path: "internal/web/look/looktest", never: database, testsOnly: true},
 

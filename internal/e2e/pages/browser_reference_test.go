@@ -62,6 +62,22 @@ func TestBrowser_Reference(t *testing.T) {
 	tab.Press("Guide")
 	tab.Sees("Signing, step by step")
 	tab.Check("guide")
+	tab.Click(`.docs-guide a[href="/docs/what-happens-when"]`)
+	tab.Sees("Somebody clicks twice")
+	// The picture has its colours: the first bar is amber.
+	tab.Until("the picture is shown", `(picture => {
+		if (picture.naturalWidth !== 400) return false;
+		const canvas = Object.assign(document.createElement("canvas"), {width: 400, height: 200}).getContext("2d");
+		canvas.drawImage(picture, 0, 0);
+		const [red, , blue] = canvas.getImageData(15, 105, 1, 1).data;
+		return red > 100 && blue < 80;
+	})(document.querySelector(".docs-guide img"))`)
+	tab.Check("what-happens-when")
+	tab.Click(`.docs-guide a[href="/docs/guide"]`)
+	tab.Sees("Signing, step by step")
+	tab.Press("SDKs")
+	tab.Sees("How every SDK behaves")
+	tab.Check("sdk-behaviour")
 	tab.Press("Reference")
 	tab.WaitFor("#reference[data-ready]")
 

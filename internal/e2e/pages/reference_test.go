@@ -27,11 +27,13 @@ func sendAnonymous(t *testing.T, w *e2e.Env, method, path string, header http.He
 	return w.Browser(t).Send(request)
 }
 
-func TestReference_OpenAPIFiles(t *testing.T) {
+func TestReference_Files(t *testing.T) {
 	e2e.StoreIndependent(t)
 	w := e2e.NewEnv(t)
 	identity := http.Header{"Accept-Encoding": {"identity"}}
-	for path, kind := range map[string]string{"/openapi.yaml": "application/yaml", "/openapi.json": "application/json"} {
+	for path, kind := range map[string]string{
+		"/openapi.yaml": "application/yaml", "/openapi.json": "application/json", "/docs/after-each-answer.svg": "image/svg+xml",
+	} {
 		got := sendAnonymous(t, w, http.MethodGet, path, identity).Shows(t, http.StatusOK)
 		if got.Header.Get("Content-Type") != kind || got.Header.Get("Content-Encoding") != "" {
 			t.Errorf("%s: headers %v", path, got.Header)
@@ -72,7 +74,9 @@ func TestReference_OpenAPIFiles(t *testing.T) {
 func TestReference_PathsAndMethods(t *testing.T) {
 	e2e.StoreIndependent(t)
 	w := e2e.NewEnv(t)
-	for _, path := range []string{"/docs", "/docs/guide", "/openapi.yaml", "/openapi.json"} {
+	for _, path := range []string{
+		"/docs", "/docs/guide", "/docs/what-happens-when", "/docs/sdk-behaviour", "/docs/after-each-answer.svg", "/openapi.yaml", "/openapi.json",
+	} {
 		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions} {
 			if got := sendAnonymous(t, w, method, path, nil); got.Status != http.StatusMethodNotAllowed || got.Header.Get("Allow") != "GET" {
 				t.Errorf("%s %s: status %d, Allow %q", method, path, got.Status, got.Header.Get("Allow"))

@@ -3,6 +3,7 @@ package reference
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"html"
 	"html/template"
 	"path"
@@ -15,14 +16,23 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// guide is the data of the guide's page.
+// guide is the data of a page of the guide.
 type guide struct {
 	Title string
 	Body  template.HTML
 }
 
-// renderGuide renders a page of docs as HTML. Raw HTML in it is left out.
-func renderGuide(source []byte) (guide, error) {
+// served maps the files of the repository that are served to their paths.
+var served = map[string]string{
+	"docs/integrating.md":        "/docs/guide",
+	"docs/what-happens-when.md":  "/docs/what-happens-when",
+	"docs/after-each-answer.svg": "/docs/after-each-answer.svg",
+	"sdk/BEHAVIOUR.md":           "/docs/sdk-behaviour",
+	"contract/openapi.yaml":      "/openapi.yaml",
+}
+
+// renderGuide renders a file of the repository as HTML. Raw HTML in it is left out.
+func renderGuide(file string, source []byte) (guide, error) {
 	md := goldmark.New(
 		// An alignment as an attribute, because the pages' policy forbids inline styles.
 		goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))),
@@ -33,7 +43,7 @@ func renderGuide(source []byte) (guide, error) {
 	if !ok {
 		return guide{}, errors.New("render the guide: it does not begin with a heading")
 	}
-	if err := replaceLinks(document); err != nil {
+	if err := replaceLinks(document, path.Dir(file)); err != nil {
 		return guide{}, err
 	}
 	var out bytes.Buffer
@@ -51,26 +61,38 @@ func renderGuide(source []byte) (guide, error) {
 	return guide{Title: string(heading.Lines().Value(source)), Body: template.HTML(body)}, nil
 }
 
-// replaceLinks makes links to files of the repository fit the served page: openapi.yaml is
-// served too; of any other file the page names the path instead.
-func replaceLinks(document ast.Node) error {
+// replaceLinks makes links to files of the repository, relative to a folder, fit the served
+// page: of a file that is not served it names the path instead.
+func replaceLinks(document ast.Node, folder string) error {
 	var missing []*ast.Link
 	err := ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
-		link, ok := node.(*ast.Link)
-		if !ok || !entering {
+		if !entering {
 			return ast.WalkContinue, nil
 		}
-		switch to := string(link.Destination); {
-		case strings.HasPrefix(to, "#"), strings.HasPrefix(to, "https://"):
-		case to == "../contract/openapi.yaml":
-			link.Destination = []byte("/openapi.yaml")
-		default:
-			missing = append(missing, link)
+		switch link := node.(type) {
+		case *ast.Link:
+			to, section, within := strings.Cut(string(link.Destination), "#")
+			at, is := served[path.Join(folder, to)]
+			switch {
+			case to == "" || strings.HasPrefix(to, "https://"):
+			case !is:
+				missing = append(missing, link)
+			case within:
+				link.Destination = []byte(at + "#" + section)
+			default:
+				link.Destination = []byte(at)
+			}
+		case *ast.Image:
+			at, is := served[path.Join(folder, string(link.Destination))]
+			if !is {
+				return ast.WalkStop, fmt.Errorf("the picture %s is not served", link.Destination)
+			}
+			link.Destination = []byte(at)
 		}
 		return ast.WalkContinue, nil
 	})
 	for _, link := range missing {
-		file, _, _ := strings.Cut(path.Join("docs", string(link.Destination)), "#")
+		file, _, _ := strings.Cut(path.Join(folder, string(link.Destination)), "#")
 		named := ast.NewString([]byte(" (<code>" + html.EscapeString(file) + "</code> in the source)"))
 		named.SetCode(true) // it is HTML already
 		parent := link.Parent()

@@ -6,40 +6,60 @@ import (
 	"testing"
 )
 
-func TestGuide_LinksLeadSomewhere(t *testing.T) {
-	page, err := guidePage()
-	if err != nil {
-		t.Fatal(err)
+func TestGuides_LinksLeadSomewhere(t *testing.T) {
+	titles := map[string]string{
+		"/docs/guide": "Integrating with Coax", "/docs/what-happens-when": "What happens when", "/docs/sdk-behaviour": "How every SDK behaves",
 	}
-	body := string(page.Body)
-	if page.Title != "Integrating with Coax" || strings.Count(body, "<h1") != 1 {
-		t.Errorf("title %q, %d first-level headings", page.Title, strings.Count(body, "<h1"))
+	bodies := map[string]string{"/openapi.yaml": "", "/docs/after-each-answer.svg": ""}
+	linked := map[string]bool{"/docs/guide": true}
+	for _, g := range guides {
+		page, err := g.render()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, body := served[g.file], string(page.Body)
+		if page.Title != titles[at] || strings.Count(body, "<h1") != 1 {
+			t.Errorf("%s: title %q, %d first-level headings", at, page.Title, strings.Count(body, "<h1"))
+		}
+		bodies[at] = body
 	}
-	links := regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(body, -1)
-	if len(links) < 10 {
-		t.Errorf("found %d links; want at least 10", len(links))
+	for at := range titles {
+		for _, link := range regexp.MustCompile(`(?:href|src)="([^"]*)"`).FindAllStringSubmatch(bodies[at], -1) {
+			to, section, within := strings.Cut(link[1], "#")
+			if strings.HasPrefix(to, "https://") {
+				continue
+			}
+			linked[to] = true
+			if to == "" {
+				to = at
+			}
+			if body, is := bodies[to]; !is {
+				t.Errorf("%s: %s is not served", at, link[1])
+			} else if within && !strings.Contains(body, `id="`+section+`"`) {
+				t.Errorf("%s: there is no section %s", at, link[1])
+			}
+		}
 	}
-	for _, link := range links {
-		section, within := strings.CutPrefix(link[1], "#")
-		switch {
-		case within && !strings.Contains(body, `id="`+section+`"`):
-			t.Errorf("there is no section %s", section)
-		case !within && link[1] != "/openapi.yaml" && !strings.HasPrefix(link[1], "https://"):
-			t.Errorf("%s is not served", link[1])
+	for to := range bodies {
+		if !linked[to] {
+			t.Errorf("no page links to %s", to)
 		}
 	}
 	for _, want := range []string{
 		"Their page (<code>contract/vectors/README.md</code> in the source)", `<pre tabindex="0"><code class="language-python">`,
-		`<div class="docs-scroll" tabindex="0"><table>`,
+		`<div class="docs-scroll" tabindex="0"><table>`, `href="/docs/what-happens-when#an-address-that-operators-share"`,
 	} {
-		if !strings.Contains(body, want) {
+		if !strings.Contains(bodies["/docs/guide"], want) {
 			t.Errorf("the guide lacks %s", want)
 		}
+	}
+	if want := "PHP (<code>sdk/php/README.md</code> in the source)"; !strings.Contains(bodies["/docs/sdk-behaviour"], want) {
+		t.Errorf("the page about the SDKs lacks %s", want)
 	}
 }
 
 func TestRenderGuide_Safe(t *testing.T) {
-	page, err := renderGuide([]byte("# A\n\n<script>go()</script>\n\n[a](javascript:go())\n\n| a | b |\n|:-:|--:|\n| `<table>` | 2 |\n"))
+	page, err := renderGuide("docs/a.md", []byte("# A\n\n<script>go()</script>\n\n[a](javascript:go())\n\n| a | b |\n|:-:|--:|\n| `<table>` | 2 |\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +68,10 @@ func TestRenderGuide_Safe(t *testing.T) {
 			t.Errorf("the page has %q:\n%s", bad, page.Body)
 		}
 	}
-	if _, err := renderGuide([]byte("no heading")); err == nil {
+	if _, err := renderGuide("docs/a.md", []byte("no heading")); err == nil {
 		t.Error("a page without a heading was rendered")
+	}
+	if _, err := renderGuide("docs/a.md", []byte("# A\n\n![a](panel.png)\n")); err == nil {
+		t.Error("a page with a picture that is not served was rendered")
 	}
 }
