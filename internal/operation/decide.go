@@ -62,7 +62,7 @@ func checkBalance(balance, price money.Amount) error {
 		return nil
 	}
 	shortfall := price.Sub(balance)
-	return fault.New(fault.InsufficientBalance, "The wallet holds %s and the plan costs %s: %s are missing.", balance, price, shortfall).
+	return fault.New(fault.InsufficientBalance, "The wallet is short by %s: it holds %s, and the plan costs %s.", shortfall, balance, price).
 		With("wallet_balance", balance).With("required_amount", price).With("shortfall", shortfall).With("currency", money.Currency)
 }
 
