@@ -16,7 +16,12 @@ type Account struct {
 	Wallet subscription.Wallet
 	// Counts are at most a minute old; zero unless AccountFilter.Counted.
 	Counts SubscriberCounts
+	// Due is what falls due within 7 days, as far as it was added up: see Service.WeekDues.
+	Due money.Amount
 }
+
+// Low reports whether the wallet is below its threshold or below what falls due within 7 days.
+func (a Account) Low() bool { return a.Wallet.Low() || a.Wallet.Balance.Less(a.Due) }
 
 // AccountFilter selects operators; a zero field selects all.
 type AccountFilter struct {

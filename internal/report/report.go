@@ -8,6 +8,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/subscription"
 )
@@ -41,6 +42,8 @@ type Store interface {
 	// price of the plan that was bought last. Days without an expiry are left out. It reads
 	// each of these subscribers.
 	DueByDay(ctx context.Context, operatorID int64, after, until time.Time) ([]Due, error)
+	// DueByOperator adds up the same prices by active operator.
+	DueByOperator(ctx context.Context, after, until time.Time) (map[int64]money.Amount, error)
 	// OperationTotals adds up the operations that were requested from one moment until
 	// before another, by kind and state; of all operators if operatorID is zero. It reads
 	// each of them.
@@ -108,11 +111,13 @@ type Service struct {
 	// From Config.
 	scanLimit, sumLimit int
 
-	dues   *cache[int64, []Due]
-	days   *cache[dayOf, []OperationTotal]
-	counts *cache[int64, SubscriberCounts]
-	totals *cache[string, Totals]
-	earned *cache[periodOf, []CommissionSum]
+	dues *cache[int64, []Due]
+	// weekDues has one entry.
+	weekDues *cache[string, map[int64]money.Amount]
+	days     *cache[dayOf, []OperationTotal]
+	counts   *cache[int64, SubscriberCounts]
+	totals   *cache[string, Totals]
+	earned   *cache[periodOf, []CommissionSum]
 	// planSubscribers are counted by plan.
 	planSubscribers *cache[string, int]
 }
@@ -121,7 +126,7 @@ type Service struct {
 func New(store Store, config Config) *Service {
 	return &Service{
 		store: store, now: config.Now, scanLimit: cmp.Or(config.ScanLimit, scanLimit), sumLimit: cmp.Or(config.SumLimit, sumLimit),
-		dues: newCache[int64, []Due](), days: newCache[dayOf, []OperationTotal](), counts: newCache[int64, SubscriberCounts](),
+		dues: newCache[int64, []Due](), weekDues: newCache[string, map[int64]money.Amount](), days: newCache[dayOf, []OperationTotal](), counts: newCache[int64, SubscriberCounts](),
 		totals: newCache[string, Totals](), earned: newCache[periodOf, []CommissionSum](),
 		planSubscribers: newCache[string, int](),
 	}

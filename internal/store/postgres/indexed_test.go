@@ -49,6 +49,7 @@ var readingMore = map[string]string{
 	"GROUP BY kind, status":                             "a day's operations, added up for a page; kept for a while",
 	"GROUP BY o.plan_id":                                "a month's commissions of an operator, added up for a page; kept for a while",
 	"(SELECT (s.expires_at + $4) / 86400000 AS day":     "who expires within a month, added up for a page; kept for a while",
+	"FROM operators o CROSS JOIN subscribers s":         "who expires within a week, added up by operator for staff; kept for a while",
 	"expires_at IS NULL),":                              "an operator's subscribers, counted for a page; kept for a while",
 	"FROM operators WHERE status <> 'deleted'":          "the whole service, counted for staff; kept for a while",
 	"FROM operators each_operator":                      "the operators, for a search of staff: each by one look into an index",

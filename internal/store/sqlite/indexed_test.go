@@ -52,6 +52,7 @@ var sortingFew = map[string]string{
 	"ORDER BY (e.operator_id =":                            "the credits of one reference: one, but for old entries",
 	"min(coalesce(review_since, created_at))":              "what is open",
 	"AND expires_at <= ?3 ORDER BY id) due":                "who expires within a month, added up for a page; kept for a while",
+	"FROM operators o CROSS JOIN subscribers s":            "who expires within a week, added up by operator for staff; kept for a while",
 	"GROUP BY kind, status":                                "a day's operations, added up for a page; kept for a while",
 	"GROUP BY o.plan_id":                                   "a month's commissions of an operator, added up for a page; kept for a while",
 }
@@ -68,6 +69,7 @@ var readingFew = map[string]string{
 	"min(coalesce(review_since, created_at))":                       "what is open, for the metrics",
 	"ORDER BY review_since, id":                                     "what is in review, for a page",
 	"SELECT count(*) FROM operators WHERE status <> 'deleted'":      "the totals of the whole service, for staff; kept for a while",
+	"FROM operators o CROSS JOIN subscribers s":                     "the operators, each by a range of an index, added up for staff; kept for a while",
 	"FROM operators each_operator":                                  "the operators, for a search of staff: each by one look into an index",
 }
 

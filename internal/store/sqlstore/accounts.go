@@ -38,6 +38,26 @@ func readOperatorAccount(row Row) (report.Account, error) {
 	return a, err
 }
 
+// DueByOperator adds up the renewals that fall due, by active operator. A price is looked up once for each
+// operator and plan.
+func (db *Store) DueByOperator(ctx context.Context, after, until time.Time) (map[int64]money.Amount, error) {
+	sums := map[int64]money.Amount{}
+	rows, err := db.engine.Read(ctx).Query(`
+		SELECT due.operator_id, due.subscribers * p.price_paise
+		  FROM (SELECT s.operator_id, (SELECT c.plan_id FROM cycles c WHERE c.subscriber_id = s.id ORDER BY c.seq DESC LIMIT 1) AS plan_id, count(*) AS subscribers
+		          FROM operators o CROSS JOIN subscribers s
+		         WHERE o.status = 'active' AND s.operator_id = o.id AND s.expires_at > $1 AND s.expires_at <= $2
+		         GROUP BY 1, 2) due CROSS JOIN plans p
+		 WHERE p.id = due.plan_id`, after.UnixMilli(), until.UnixMilli())
+	_, err = Collect(rows, err, func(row Row) (operatorID int64, err error) {
+		var amount int64
+		err = row.Scan(&operatorID, &amount)
+		sums[operatorID] = sums[operatorID].Add(money.Paise(amount))
+		return operatorID, err
+	})
+	return sums, err
+}
+
 // SystemTotals reads counts and sums over all operators.
 func (db *Store) SystemTotals(ctx context.Context) (report.Totals, error) {
 	var t report.Totals

@@ -39,6 +39,9 @@ var reportCalls = []methodCall{
 	{"DueByDay", func(w *methodCaller) {
 		w.must(first(w.DueByDay(w.Context(), w.filled.OperatorID, w.filled.Now, w.filled.Now.Add(30*oneDay))))
 	}},
+	{"DueByOperator", func(w *methodCaller) {
+		w.must(first(w.DueByOperator(w.Context(), w.filled.Now, w.filled.Now.Add(7*oneDay))))
+	}},
 	{"OperationTotals", func(w *methodCaller) {
 		for _, operatorID := range []int64{0, w.filled.OperatorID} {
 			w.must(first(w.OperationTotals(w.Context(), operatorID, w.filled.Now.Add(-oneDay), w.filled.Now.Add(oneDay))))

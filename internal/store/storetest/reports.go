@@ -2,10 +2,12 @@ package storetest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/subscription"
@@ -209,6 +211,11 @@ func dues(h *harness) {
 	want := []string{"01.03. 00:00 1 199.00", "02.03. 00:00 2 398.00", "22.03. 00:00 1 600.00"}
 	if !slices.Equal(lines, want) {
 		s.Errorf("due are %q; want %q", lines, want)
+	}
+	byOperator, err := s.DueByOperator(s.Context(), noon, midnight.Add(29*oneDay))
+	s.must(err)
+	if want := map[int64]money.Amount{s.operator.ID: rupees("1197")}; !maps.Equal(byOperator, want) {
+		s.Errorf("by operator %v are due; want %v", byOperator, want)
 	}
 	home, err := s.service(noon).Home(s.Context(), s.operator.ID, false)
 	s.must(err)

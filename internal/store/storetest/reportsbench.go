@@ -43,6 +43,7 @@ func BenchmarkReports(b *testing.B, newOpener func(testing.TB) Opener) {
 			return func() error { return first(service.Home(ctx, id, true)) }
 		}()},
 		{"wallet", func() error { return first(h.Wallet(ctx, id)) }},
+		{"due in 7 days, by operator", func() error { return first(h.DueByOperator(ctx, now, now.Add(7*oneDay))) }},
 		{"due in 30 days", func() error { return first(h.DueByDay(ctx, id, now, now.Add(30*oneDay))) }},
 		{"trade of a day", func() error { return first(h.OperationTotals(ctx, id, report.Day(now).Add(-oneDay), report.Day(now))) }},
 		{"count", func() error { return first(h.CountSubscribers(ctx, id, now)) }},

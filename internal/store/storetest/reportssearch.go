@@ -301,6 +301,25 @@ func figuresLater(h *harness) {
 	if again := home(false); again.Figures == nil || again.Figures.Forecast.Week.Subscribers != 2 {
 		s.Errorf("once they are known there are the figures %+v", again.Figures)
 	}
+	due := home(true).Figures.Forecast.Week.Amount
+	if _, later, err := service.WeekDues(s.Context(), false); err != nil || !later {
+		s.Errorf("at first what falls due is added up at once: %v", err)
+	}
+	if one, err := service.WeekDue(s.Context(), s.operator.ID); err != nil || !one.IsZero() {
+		s.Errorf("at first %s falls due for the operator, %v; want nothing", one, err)
+	}
+	for _, wait := range []bool{true, false} {
+		dues, later, err := service.WeekDues(s.Context(), wait)
+		if err != nil || later || due.IsZero() || dues[s.operator.ID] != due {
+			s.Errorf("then %v falls due, %v, %v; want %s", dues, later, err, due)
+		}
+	}
+	if one, err := service.WeekDue(s.Context(), s.operator.ID); err != nil || one != due {
+		s.Errorf("then %s falls due for the operator, %v; want %s", one, err, due)
+	}
+	if low, later, err := service.LowAccounts(s.Context(), false); err != nil || later || len(low) != 0 {
+		s.Errorf("low are %v, %v, %v; want none", low, later, err)
+	}
 	now = now.Add(time.Hour)
 	if later := home(false); later.Figures != nil {
 		s.Errorf("an hour later there are still %+v", later.Figures)
