@@ -54,10 +54,10 @@ func (s *ApprovalNeeded) Refusal() *Refusal {
 		return Refuse("%s is above the limit for one person (%s): propose it, and let somebody else approve it", s.Amount, s.Limit)
 	case s.Person != "":
 		return Refuse("together with %s that %s moved alone within %s, %s is above %s: propose it, and let somebody else approve it",
-			s.Moved, s.Person, s.Window, s.Amount, s.Limit)
+			s.Moved, Actor(console+s.Person), s.Window, s.Amount, s.Limit)
 	}
-	return Refuse("together with %s that was moved alone for operator %d within %s, %s is above %s: propose it, and let somebody else approve it",
-		s.Moved, s.OperatorID, s.Window, s.Amount, s.Limit)
+	return Refuse("together with %s that was moved alone for operator %s within %s, %s is above %s: propose it, and let somebody else approve it",
+		s.Moved, OperatorID(s.OperatorID), s.Window, s.Amount, s.Limit)
 }
 
 func (s *ApprovalNeeded) Error() string { return s.Refusal().Error() }

@@ -196,7 +196,7 @@ func (s StaffAccess) MayApprove(p Proposal, checker string, now time.Time, wait 
 	}
 	if now.Before(from) {
 		// Rounded up, so that the time named is not too early.
-		return Refuse("your login was created, raised or reset in the console a short while ago: it can approve from %s on", stamp(from.Add(time.Second-1).Truncate(time.Second)))
+		return Refuse("your login was created, raised or reset in the console a short while ago: it can approve from %s on", Moment(from.Add(time.Second-1).Truncate(time.Second)))
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func (p Proposal) MakerMayPropose(maker login.Person) bool {
 }
 
 func refuseMaker(p Proposal) *Refusal {
-	return Refuse("proposal %d expired, because the login of %s was disabled or may no longer propose this: somebody else has to make it again", p.ID, personOf(p.Maker))
+	return Refuse("proposal %d expired, because the login of %s was disabled or may no longer propose this: somebody else has to make it again", p.ID, Actor(p.Maker))
 }
 
 // approvalConflict returns why a checker can never approve what a maker proposes; nil if
@@ -227,22 +227,22 @@ func (s StaffAccess) approvalConflict(maker, checker string) *Refusal {
 	}
 	for _, g := range s.grants(checker) {
 		if g.Actor == maker {
-			return Refuse("%s %s: somebody else has to approve what they propose", personOf(maker), grantedToYou[g.What])
+			return Refuse("%s %s: somebody else has to approve what they propose", Actor(maker), grantedToYou[g.What])
 		}
 	}
 	for _, g := range s.grants(maker) {
 		switch {
 		case g.Actor != checker:
 		case g.WithoutApproval:
-			return Refuse("you gave %s access without a second approval: somebody else has to approve what they propose", personOf(maker))
+			return Refuse("you gave %s access without a second approval: somebody else has to approve what they propose", Actor(maker))
 		case g.SawPassword:
-			return Refuse("you were shown the password of %s: somebody else has to approve what they propose", personOf(maker))
+			return Refuse("you were shown the password of %s: somebody else has to approve what they propose", Actor(maker))
 		}
 	}
 	theirs := s.controllers(maker)
 	for _, origin := range s.controllers(checker) {
 		if slices.Contains(theirs, origin) {
-			return Refuse("your access and that of %s both come from %s alone: somebody else has to approve what they propose", personOf(maker), personOf(origin))
+			return Refuse("your access and that of %s both come from %s alone: somebody else has to approve what they propose", Actor(maker), Actor(origin))
 		}
 	}
 	return nil
@@ -253,10 +253,4 @@ var grantedToYou = map[GrantKind]Term{
 	GrantedPassword: Term("reset your password"),
 	GrantedTOTP:     Term("reset your second factor"),
 	GrantedRole:     Term("gave you your role"),
-}
-
-// personOf is the username of an actor: asha for web:asha and cli:asha.
-func personOf(actor string) string {
-	_, name, _ := strings.Cut(actor, ":")
-	return name
 }

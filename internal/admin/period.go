@@ -106,7 +106,7 @@ func RefuseClosed(month Month, operatorID int64) *Refusal {
 	if operatorID == 0 {
 		return Refuse("%s is closed for every operator there was", month)
 	}
-	return Refuse("%s of operator %d is closed already, or over before its account was opened", month, operatorID)
+	return Refuse("%s of operator %s is closed already, or over before its account was opened", month, OperatorID(operatorID))
 }
 
 // PeriodSubject is a closed month's subject in the audit log.

@@ -316,7 +316,7 @@ func (s *Service) Withdraw(ctx context.Context, id int64, reason string) (Propos
 		return p, err
 	}
 	if p.Maker != s.actor {
-		return p, Refuse("proposal %d is %s's: decline it instead", id, p.Maker)
+		return p, Refuse("proposal %d is %s's: decline it instead", id, Actor(p.Maker))
 	}
 	return s.store.DismissProposal(ctx, action, id, ProposalWithdrawn)
 }
@@ -341,7 +341,7 @@ func (p Proposal) CheckOpen() error {
 		}
 		return Refuse("proposal %d expired, because nobody decided it within %d hours: make it again", p.ID, int(ProposalLifetime.Hours()))
 	}
-	return Refuse("proposal %d was %s already, by %s", p.ID, p.Status, p.Checker)
+	return Refuse("proposal %d was %s already, by %s", p.ID, p.Status, Actor(p.Checker))
 }
 
 // ProposalFilter selects proposals; a zero field selects all.
@@ -376,8 +376,8 @@ func RefuseDuplicateProposal(open Proposal) *Refusal {
 	what := Refuse("the same adjustment")
 	switch open.Kind {
 	case ProposedTopUp:
-		return Refuse("reference %s waits for approval already: proposal %d of %s, for %s to operator %d; it has to be decided or withdrawn first",
-			open.Reference, open.ID, open.Maker, open.Amount, open.OperatorID)
+		return Refuse("reference %s waits for approval already: proposal %d of %s, for %s to operator %s; it has to be decided or withdrawn first",
+			open.Reference, open.ID, Actor(open.Maker), open.Amount, OperatorID(open.OperatorID))
 	case ProposedSettlement, ProposedReversal:
 		what = Refuse("transaction %s", open.TransactionID)
 		if open.SettlesReversal() {
@@ -385,7 +385,7 @@ func RefuseDuplicateProposal(open Proposal) *Refusal {
 		}
 	}
 	if open.Subject != "" {
-		return Refuse("%s waits for approval already: proposal %d of %s; it has to be decided or withdrawn first", open.Subject, open.ID, open.Maker)
+		return Refuse("%s waits for approval already: proposal %d of %s; it has to be decided or withdrawn first", open.Subject, open.ID, Actor(open.Maker))
 	}
-	return Refuse("%v waits for approval already: proposal %d of %s, for %s; it has to be decided or withdrawn first", what, open.ID, open.Maker, open.Amount)
+	return Refuse("%v waits for approval already: proposal %d of %s, for %s; it has to be decided or withdrawn first", what, open.ID, Actor(open.Maker), open.Amount)
 }

@@ -95,18 +95,18 @@ func SameCredit(before, now Credit, way ReferenceKind) (bool, error) {
 		return true, nil
 	}
 	if way == ReferenceAdjustment {
-		return false, Refuse("reference %s was used before, as %s, for an adjustment of %s of operator %d's wallet on %s: give this adjustment its own reference",
-			now.Reference, before.Reference, before.Amount, before.OperatorID, stamp(before.At))
+		return false, Refuse("reference %s was used before, as %s, for an adjustment of %s of operator %s's wallet on %s: give this adjustment its own reference",
+			now.Reference, before.Reference, before.Amount, OperatorID(before.OperatorID), Moment(before.At))
 	}
 	if NormaliseReference(before.Reference) != NormaliseReference(now.Reference) {
 		return false, RefuseCreditedAs(now.Reference, before)
 	}
-	return false, Refuse("reference %s was used before, as %s, for %s credited to operator %d on %s: give this payment its own reference",
-		now.Reference, before.Reference, before.Amount, before.OperatorID, stamp(before.At))
+	return false, Refuse("reference %s was used before, as %s, for %s credited to operator %s on %s: give this payment its own reference",
+		now.Reference, before.Reference, before.Amount, OperatorID(before.OperatorID), Moment(before.At))
 }
 
 // RefuseCreditedAs refuses a payment that was credited under its other reference: that of the
 // bank's line, or the one that the operator announced.
 func RefuseCreditedAs(reference string, before Credit) *Refusal {
-	return Refuse("the payment with reference %s was credited already, as %s: %s to operator %d on %s", reference, before.Reference, before.Amount, before.OperatorID, stamp(before.At))
+	return Refuse("the payment with reference %s was credited already, as %s: %s to operator %s on %s", reference, before.Reference, before.Amount, OperatorID(before.OperatorID), Moment(before.At))
 }

@@ -58,7 +58,7 @@ func (f ReversalSnapshot) FinalRefusal(now time.Time, maxAge time.Duration) *Ref
 	case op.State != operation.Success:
 		return Refuse("transaction %s is not a success: there is nothing to reverse", op.ID)
 	case f.OperatorDeleted:
-		return Refuse("operator %d was deleted: its wallet can take no money back", op.OperatorID)
+		return Refuse("operator %s was deleted: its wallet can take no money back", OperatorID(op.OperatorID))
 	case now.Sub(op.CompletedAt) > maxAge:
 		return Refuse("transaction %s succeeded more than %d hours ago: it is too late to reverse it", op.ID, int(maxAge.Hours()))
 	case f.Forgotten:
@@ -87,7 +87,7 @@ func (f ReversalSnapshot) Refusal(now time.Time, maxAge time.Duration) *Refusal 
 	case len(f.OlderNodes) > 0:
 		return Refuse("a node of an older release is still running, which does not know of reversals: %s", f.OlderNodes[0])
 	case !f.UnsupportedAt.IsZero() && now.Sub(f.UnsupportedAt) < unsupportedFor:
-		return Refuse("the provider cannot undo orders: it said so on %s", stamp(f.UnsupportedAt))
+		return Refuse("the provider cannot undo orders: it said so on %s", Moment(f.UnsupportedAt))
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (d ReversalSettlement) Refusal(r operation.Reversal, now time.Time) *Refusa
 	case d.Undone && r.AskedAt.IsZero():
 		return Refuse("the provider was not asked about reversal %s yet: it cannot have undone it", r.Reference)
 	case now.Before(from):
-		return Refuse("the provider is still being asked about reversal %s: a person can settle it from %s on", r.Reference, stamp(from))
+		return Refuse("the provider is still being asked about reversal %s: a person can settle it from %s on", r.Reference, Moment(from))
 	}
 	return nil
 }

@@ -203,40 +203,38 @@ func (u InUse) Refusal() error {
 	w := u.Wallet
 	switch {
 	case w.Balance.IsPositive() && w.Held.IsZero() && u.Operations == 0:
-		return Refuse("operator %d cannot be deleted: its wallet has %s; pay it out: coax admin wallet adjust --lco %d --amount=-%s --reason TEXT",
-			w.OperatorID, w.Balance, w.OperatorID, w.Balance.String())
+		return Refuse("operator %s cannot be deleted: its wallet has %s; pay it out: coax admin wallet adjust --lco %d --amount=-%s --reason TEXT",
+			OperatorID(w.OperatorID), w.Balance, w.OperatorID, w.Balance.String())
 	case w.Balance.IsPositive():
-		return Refuse("operator %d cannot be deleted: its wallet has %s, and %s are held by %d open operations; once none is open, pay the balance out: coax admin wallet adjust --lco %d --amount=-%s --reason TEXT",
-			w.OperatorID, w.Balance, w.Held, u.Operations, w.OperatorID, w.Balance.String())
+		return Refuse("operator %s cannot be deleted: its wallet has %s, and %s are held by %d open operations; once none is open, pay the balance out: coax admin wallet adjust --lco %d --amount=-%s --reason TEXT",
+			OperatorID(w.OperatorID), w.Balance, w.Held, u.Operations, w.OperatorID, w.Balance.String())
 	case w.Held.IsPositive() || u.Operations > 0:
-		return Refuse("operator %d cannot be deleted: its wallet has %s, and %s are held by %d open operations; wait until they are settled, and pay out what is refunded: coax admin wallet adjust --lco %d --amount=-AMOUNT --reason TEXT",
-			w.OperatorID, w.Balance, w.Held, u.Operations, w.OperatorID)
+		return Refuse("operator %s cannot be deleted: its wallet has %s, and %s are held by %d open operations; wait until they are settled, and pay out what is refunded: coax admin wallet adjust --lco %d --amount=-AMOUNT --reason TEXT",
+			OperatorID(w.OperatorID), w.Balance, w.Held, u.Operations, w.OperatorID)
 	case u.BulkJobs > 0:
-		return Refuse("operator %d cannot be deleted while a bulk renewal of it is running: wait until it has ended, or sign in with a login of that operator and press Stop on its page; a suspended operator has to be activated for that, and the renewal does not go on by itself", w.OperatorID)
+		return Refuse("operator %s cannot be deleted while a bulk renewal of it is running: wait until it has ended, or sign in with a login of that operator and press Stop on its page; a suspended operator has to be activated for that, and the renewal does not go on by itself", OperatorID(w.OperatorID))
 	}
 	return nil
 }
 
 // RefuseDeleted refuses to change a deleted operator.
 func RefuseDeleted(id int64) *Refusal {
-	return Refuse("operator %d was deleted and cannot be changed; coax admin lco undelete --lco %d opens it again within 30 days of the deletion", id, id)
+	return Refuse("operator %s was deleted and cannot be changed; coax admin lco undelete --lco %d opens it again within 30 days of the deletion", OperatorID(id), id)
 }
 
 // RefuseSuspended refuses a change by a suspended operator's own people.
 func RefuseSuspended(id int64) *Refusal {
-	return Refuse("operator %d is suspended: its people can view everything but change nothing until the MSO reactivates it", id)
+	return Refuse("operator %s is suspended: its people can view everything but change nothing until the MSO reactivates it", OperatorID(id))
 }
 
 // RefuseUndelete refuses to undo the deletion of an operator that is not deleted, or
 // was deleted too long ago.
 func RefuseUndelete(o subscription.Operator) *Refusal {
 	if o.Status != subscription.OperatorDeleted {
-		return Refuse("operator %d is not deleted", o.ID)
+		return Refuse("operator %s is not deleted", OperatorID(o.ID))
 	}
-	return Refuse("operator %d was deleted on %s; that could be undone for 30 days, until %s", o.ID, stamp(o.DeletedAt), stamp(o.UndeletableUntil()))
+	return Refuse("operator %s was deleted on %s; that could be undone for 30 days, until %s", OperatorID(o.ID), Moment(o.DeletedAt), Moment(o.UndeletableUntil()))
 }
-
-func stamp(t time.Time) string { return t.In(subscription.IST).Format("2006-01-02 15:04:05 -07:00") }
 
 // CreditUnder reads the top-up that has used the reference of another, in any spelling; false if
 // there is none.

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // StaffAction says who does what, why and when. It becomes an AuditEntry.
@@ -172,7 +175,8 @@ type Refusal struct {
 	// Reason is the whole sentence, on one line.
 	Reason string
 	// Form and Args are the reason's format and arguments, for translation. An argument
-	// that is a Term or another Refusal is translated, too.
+	// that is a Term or another Refusal is translated, too; pages show the name of an Actor
+	// or OperatorID.
 	Form string
 	Args []any
 }
@@ -180,6 +184,24 @@ type Refusal struct {
 // Term is a translatable word within a refusal, such as the name of a field; never user
 // input.
 type Term string
+
+// Actor is an actor within a refusal, such as web:asha.
+type Actor string
+
+// String returns the username.
+func (a Actor) String() string { return Person(string(a)) }
+
+// OperatorID is an operator within a refusal.
+type OperatorID int64
+
+func (id OperatorID) String() string { return strconv.FormatInt(int64(id), 10) }
+
+// Moment is a time within a refusal.
+type Moment time.Time
+
+func (m Moment) String() string {
+	return time.Time(m).In(subscription.IST).Format("2006-01-02 15:04:05 -07:00")
+}
 
 // Refuse returns a refusal. Control characters of the arguments are replaced, because the
 // reason may go to a terminal.

@@ -1,9 +1,14 @@
 package web
 
-import "strings"
+import (
+	"strings"
+	"time"
+
+	"github.com/coaxhq/coax/internal/admin"
+)
 
 // Who names an actor of a record for people: web:asha is the name of asha's login, cli:root
-// an account of the server, api:key 7 an API key. Other texts are returned as they are. An
+// an account of the server, api:key 7 an API key, demo:history the demo's history. Other texts are returned as they are. An
 // operator's people see names of their own operator only.
 func (v *Visit) Who(actor string) string {
 	channel, name, found := strings.Cut(actor, ":")
@@ -17,7 +22,35 @@ func (v *Visit) Who(actor string) string {
 	case channel == "api":
 		return v.T("API key %s", strings.TrimPrefix(name, "key "))
 	}
-	return actor
+	return name
+}
+
+// RefusalArg returns an argument of a refusal for people: words of ours translated, names of people and operators.
+func (v *Visit) RefusalArg(arg any) any {
+	switch a := arg.(type) {
+	case admin.Term:
+		return v.T(string(a))
+	case admin.Actor:
+		return v.Who(string(a))
+	case admin.Moment:
+		return v.Look.When(v.Language(), time.Time(a))
+	case admin.OperatorID:
+		return v.operatorName(int64(a), a.String())
+	}
+	return arg
+}
+
+// operatorName is the name of an operator, or otherwise if it cannot be read. An operator's people see that of their
+// own only.
+func (v *Visit) operatorName(id int64, otherwise string) string {
+	if v.site.operators == nil || v.Operator() != 0 && v.Operator() != id {
+		return otherwise
+	}
+	operator, err := v.site.operators.Operator(v.Context(), id)
+	if err != nil {
+		return otherwise
+	}
+	return operator.Name
 }
 
 // nameOf returns the name of a login, or its username if it cannot be read.

@@ -58,12 +58,13 @@ func TestConsole_DeletesOperator(t *testing.T) {
 	}
 	b.Post("/step-up", url.Values{"to": {page + "/delete"}, "password": {administrator.Password}, "form.form": {"delete"}, "form.operator": {id}}).
 		Shows(t, http.StatusOK, `value="`+id+`"`)
-	b.Post(page+"/delete", confirmed).Shows(t, http.StatusUnprocessableEntity, "its wallet has ₹500.00", "--amount=-500.00")
+	b.Post(page+"/delete", confirmed).Shows(t, http.StatusUnprocessableEntity, "operator Sagar Cable cannot be deleted: its wallet has ₹500.00; pay it out: coax admin wallet adjust --lco "+id+" --amount=-500.00 --reason TEXT")
 	if _, err := w.Admin.Adjust(t.Context(), me.OperatorID, money.Paise(-500_00), "paid out"); err != nil {
 		t.Fatal(err)
 	}
 	b.Post(page+"/delete", confirmed).RedirectsTo(t, page)
-	b.Get(page).Shows(t, http.StatusOK, "Sagar Cable is deleted.", "This account was deleted.", page+"/undelete")
+	until := w.Now().AddDate(0, 0, 30).In(subscription.IST).Format("2 Jan 2006, 15:04")
+	b.Get(page).Shows(t, http.StatusOK, "Sagar Cable is deleted.", "This account was deleted. An administrator can open it again as it was, until "+until+".", page+"/undelete")
 	if got := status(); got != subscription.OperatorDeleted {
 		t.Fatalf("deleted, it is %s", got)
 	}

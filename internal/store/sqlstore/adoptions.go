@@ -55,8 +55,8 @@ func adopt(tx Tx, action admin.StaffAction, a operation.AdoptedOperation) (op op
 	if errors.Is(err, sql.ErrNoRows) {
 		wallet, err := walletOf(tx, op.OperatorID)
 		if err == nil {
-			err = admin.Refuse("the wallet of operator %d holds %s, and %s costs %s: enter the top-ups since the backup again first, with their own references",
-				op.OperatorID, wallet.Balance, op.ID, op.Amount)
+			err = admin.Refuse("the wallet of operator %s holds %s, and %s costs %s: enter the top-ups since the backup again first, with their own references",
+				admin.OperatorID(op.OperatorID), wallet.Balance, op.ID, op.Amount)
 		}
 		return op, false, err
 	}

@@ -216,7 +216,7 @@ func (db *Store) AllowAddress(ctx context.Context, action admin.StaffAction, ope
 				return 0, nil
 			}
 		}
-		return 0, admin.Refuse("the whitelist of operator %d is full: it holds %d entries, which is the most; remove one first", operatorID, limit)
+		return 0, admin.Refuse("the whitelist of operator %s is full: it holds %d entries, which is the most; remove one first", admin.OperatorID(operatorID), limit)
 	})
 }
 
@@ -225,7 +225,7 @@ func (db *Store) DisallowAddress(ctx context.Context, action admin.StaffAction, 
 	return db.changeWhitelist(ctx, action, operatorID, func(tx Tx, _ []netip.Prefix) (int64, error) {
 		changed, err := tx.Exec(`DELETE FROM whitelist WHERE operator_id = $1 AND entry = $2`, operatorID, entry.String())
 		if err == nil && changed == 0 {
-			err = admin.Refuse("%s is not on the whitelist of operator %d", admin.EntryText(entry), operatorID)
+			err = admin.Refuse("%s is not on the whitelist of operator %s", admin.EntryText(entry), admin.OperatorID(operatorID))
 		}
 		return changed, err
 	})

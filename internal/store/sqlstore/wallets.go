@@ -132,7 +132,7 @@ func adjust(tx Tx, action admin.StaffAction, a admin.Adjustment) (wallet subscri
 		return before, false, err
 	}
 	if before.Balance.Add(a.Amount).IsNegative() {
-		return before, false, admin.Refuse("the wallet of operator %d holds %s: it cannot be lowered by %s", a.OperatorID, before.Balance, a.Amount.Neg())
+		return before, false, admin.Refuse("the wallet of operator %s holds %s: it cannot be lowered by %s", admin.OperatorID(a.OperatorID), before.Balance, a.Amount.Neg())
 	}
 	if before.Balance.Add(before.Held).Add(a.Amount).Paise() > money.Max {
 		return before, false, admin.Refuse("the wallet would hold more than %s", money.Paise(money.Max))

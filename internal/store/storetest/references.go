@@ -163,7 +163,7 @@ func proposedReference(h *harness) {
 	}
 	for _, amount := range []string{"5000", "6000", "5"} {
 		_, err := binu.SubmitTopUp(s.Context(), admin.TopUp{OperatorID: other.ID, Amount: rupees(amount), Reference: "neft1"})
-		s.refusedNaming("another operator's "+amount, err, "NEFT-1", "web:asha", fmt.Sprintf("operator %d", s.operator.ID))
+		s.refusedNaming("another operator's "+amount, err, "NEFT-1", "of asha", fmt.Sprintf("operator %d", s.operator.ID))
 	}
 	_, err := h.credit(other.ID, "5000", "NEFT 1")
 	s.refusedNaming("another operator's from the command line", err, fmt.Sprintf("operator %d", s.operator.ID))

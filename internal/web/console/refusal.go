@@ -47,8 +47,6 @@ func spoken(v *web.Visit, arg any) any {
 	switch a := arg.(type) {
 	case *admin.Refusal:
 		return say(v, a)
-	case admin.Term:
-		return v.T(string(a))
 	case money.Amount:
 		return look.Rupees(a)
 	case admin.Month:
@@ -66,7 +64,7 @@ func spoken(v *web.Visit, arg any) any {
 			return v.T(text)
 		}
 	}
-	return arg
+	return v.RefusalArg(arg)
 }
 
 // roleName returns a role's name; an unknown role unchanged.

@@ -65,13 +65,10 @@ func told(v *web.Visit, err error) string {
 func say(v *web.Visit, refusal *admin.Refusal) string {
 	args := make([]any, len(refusal.Args))
 	for i, arg := range refusal.Args {
-		switch a := arg.(type) {
-		case *admin.Refusal:
-			args[i] = say(v, a)
-		case admin.Term:
-			args[i] = v.T(string(a))
-		default:
-			args[i] = arg
+		if inner, is := arg.(*admin.Refusal); is {
+			args[i] = say(v, inner)
+		} else {
+			args[i] = v.RefusalArg(arg)
 		}
 	}
 	return v.T(refusal.Form, args...)
