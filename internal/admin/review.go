@@ -95,6 +95,11 @@ func (s *Service) MissingAddons(ctx context.Context) ([]operation.Operation, err
 	return s.store.MissingAddons(ctx)
 }
 
+// CustomerNames are the customers' names of operations, by operation.
+func (s *Service) CustomerNames(ctx context.Context, ids []string) (map[string]string, error) {
+	return s.store.CustomerNames(ctx, ids)
+}
+
 // AddonCalls counts the provider calls about the add-ons of operations, by operation.
 func (s *Service) AddonCalls(ctx context.Context, ids []string) (map[string]int, error) {
 	return s.store.AddonCalls(ctx, ids)

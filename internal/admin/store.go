@@ -143,6 +143,8 @@ type Store interface {
 	CloseException(ctx context.Context, action StaffAction, id int64) error
 	// MissingAddons lists the combos whose add-on is being followed up.
 	MissingAddons(ctx context.Context) ([]operation.Operation, error)
+	// CustomerNames are the customers' names of operations, by operation.
+	CustomerNames(ctx context.Context, ids []string) (map[string]string, error)
 	// AddonCalls counts the provider calls about the add-ons of operations, by operation.
 	AddonCalls(ctx context.Context, ids []string) (map[string]int, error)
 	CloseAddon(ctx context.Context, action StaffAction, transactionID string) error

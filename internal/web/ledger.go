@@ -1,6 +1,7 @@
 package web
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/coaxhq/coax/internal/web/look"
@@ -19,8 +20,10 @@ var ledgerForms = []struct{ begins, form string }{
 	{"Adjustment: ", look.Text("Adjustment: %s")},
 }
 
-// LedgerText returns a ledger line's description with its prefix in the visitor's language.
+// LedgerText returns a ledger line's description with its prefix in the visitor's language, and
+// without its voucher.
 func (v *Visit) LedgerText(description string) string {
+	description = WithoutVoucher(description)
 	for _, known := range ledgerForms {
 		if rest, is := strings.CutPrefix(description, known.begins); is {
 			return v.T(known.form, rest)
@@ -28,3 +31,8 @@ func (v *Visit) LedgerText(description string) string {
 	}
 	return description
 }
+
+var voucherNote = regexp.MustCompile(`\s*\(voucher [A-Z2-7]{12}\)$`)
+
+// WithoutVoucher returns a stored reason without the voucher of the form that gave it.
+func WithoutVoucher(reason string) string { return voucherNote.ReplaceAllString(reason, "") }

@@ -50,7 +50,7 @@ func TestBrowser_FirstHour(t *testing.T) {
 	tab.WaitFor(`main a[href$="` + transaction + `"]`)
 	tab.Press("Request log")
 	tab.Sees("POST " + at.Path)
-	tab.Sees("Panel: " + line.Operator.Username)
+	tab.Sees("Panel: Demo Operator")
 	tab.Check("newcomer-requests")
 	tab.Press("Sign out")
 	tab.Sees("You are signed out.")

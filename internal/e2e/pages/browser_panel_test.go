@@ -93,7 +93,7 @@ func TestBrowser_PanelDay(t *testing.T) {
 	tab.Set("Key", "pages")
 	tab.Sees("202 PENDING_REVIEW")
 	tab.Sees("POST /panel/subscribers/" + id + "/renew")
-	tab.Sees("Panel: " + w.Demo.Operator.Username)
+	tab.Sees("Panel: Demo Operator")
 	tab.Check("panel-requests-pages")
 	tab.Press("POST /panel/activate")
 	tab.Sees("The request succeeded.")

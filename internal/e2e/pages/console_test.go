@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -9,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/e2e"
 	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/money"
 )
 
 var formVoucher = regexp.MustCompile(`name="once" value="([A-Z2-7]{12})"`)
@@ -30,7 +33,8 @@ func TestConsole_FormSentTwiceMovesMoneyOnce(t *testing.T) {
 		t.Error("a reference that was credited is offered to be credited")
 	}
 	topUp.Set("amount", "9.00")
-	b.Post(wallet+"/top-up", topUp).Shows(t, http.StatusUnprocessableEntity, "NEFT-77 was used before", `value="9.00"`)
+	b.Post(wallet+"/top-up", topUp).Shows(t, http.StatusUnprocessableEntity,
+		"reference NEFT-77 was used before, as NEFT-77, for ₹1,250.50 credited to operator Demo Cable on ", ": give this payment its own reference", `value="9.00"`)
 
 	voucher := formVoucher.FindStringSubmatch(b.Get(wallet).Body)
 	if voucher == nil {
@@ -42,7 +46,8 @@ func TestConsole_FormSentTwiceMovesMoneyOnce(t *testing.T) {
 	b.Get(wallet).Shows(t, http.StatusOK, "This form was already sent", "₹11,000.00")
 	adjust.Del("once")
 	b.Post(wallet+"/adjust", adjust).Shows(t, http.StatusUnprocessableEntity, "The form was incomplete.")
-	b.Get(wallet).Shows(t, http.StatusOK, "₹11,000.00", "Adjustment: Entered too high (voucher "+voucher[1]+")")
+	b.Get(wallet).Shows(t, http.StatusOK, "₹11,000.00", ">Adjustment: Entered too high<")
+	w.SignIn(t, w.Demo.Operator).Get("/panel/statement").Shows(t, http.StatusOK, ">Adjustment: Entered too high<")
 }
 
 // A top-up and an adjustment are shown once more, and posted when they are agreed to.
@@ -96,14 +101,17 @@ func TestConsole_LargeAmountTakesTwoPeople(t *testing.T) {
 	propose("R-1")
 	maker.Get(wallet).Shows(t, http.StatusOK, "needs a second approval.", "₹10,000.00", "R-1")
 	maker.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "somebody else has to approve it")
-	maker.Post("/console/approvals/1/decline", url.Values{"reason": {"no"}}).Shows(t, http.StatusUnprocessableEntity, "withdraw it instead")
+	maker.Post("/console/approvals/1/decline", url.Values{"reason": {"no"}}).Shows(t, http.StatusUnprocessableEntity, "This could not be done: proposal 1 is your own: withdraw it instead.")
+	checker.Post("/console/approvals/1/withdraw", url.Values{"reason": {"no"}}).Shows(t, http.StatusUnprocessableEntity, "This could not be done: proposal 1 is Name of maker&#39;s: decline it instead.")
+	checker.Post(wallet+"/top-up", url.Values{"form": {"top-up"}, "step": {"confirm"}, "amount": {"100.02"}, "reference": {"R-1"}}).Shows(t, http.StatusUnprocessableEntity,
+		"reference R-1 waits for approval already: proposal 1 of Name of maker, for ₹100.01 to operator Demo Cable; it has to be decided or withdrawn first")
 	if own := maker.Get("/console/approvals"); strings.Contains(own.Body, "/approve") {
 		t.Error("the page offers the maker to approve the proposal")
 	}
 	checker.Get("/console/").Shows(t, http.StatusOK, "Top up the wallet", "₹100.01")
 	checker.Post("/console/approvals/1/approve", nil).RedirectsTo(t, "/console/approvals")
 	checker.Get("/console/approvals").Shows(t, http.StatusOK, "Approved and carried out.", "R-1", "Name of maker", "Name of checker")
-	checker.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "was approved already")
+	checker.Post("/console/approvals/1/approve", nil).Shows(t, http.StatusUnprocessableEntity, "This could not be done: proposal 1 was approved already, by Name of checker.")
 	maker.Get(wallet).Shows(t, http.StatusOK, "₹10,100.01")
 
 	propose("R-2")
@@ -179,5 +187,33 @@ func TestConsole_OffersPermittedActions(t *testing.T) {
 		if len(got) != len(want) {
 			t.Errorf("%s is offered %v; want %v", role, got, want)
 		}
+	}
+}
+
+// A wallet above its threshold is amber where it does not cover the renewals of the next 7 days.
+func TestConsole_WalletBelowWhatFallsDueIsAmber(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t, append(longSessions, "panel.staff_totp=false")...)
+	me := w.NewFundedOperator("Sagar Cable", "600")
+	for i := range 2 {
+		w.Activate(me, fmt.Sprintf("98%08d", i), "BASIC-1")
+	}
+	if _, err := w.Admin.ChangeOperator(t.Context(), me.OperatorID, admin.OperatorChange{LowBalance: new(money.Amount)}); err != nil {
+		t.Fatal(err)
+	}
+	operator := fmt.Sprintf("/console/operators/%d", me.OperatorID)
+	const due = "₹398.00 due in 7 days"
+	pages := []string{"/console/", "/console/operators", operator, operator + "/wallet"}
+	b := w.SignIn(t, w.Demo.Admin)
+	b.Get("/console/").Shows(t, http.StatusOK, "No operator is low on balance")
+	for _, path := range pages {
+		if strings.Contains(b.Get(path).Shows(t, http.StatusOK).Body, due) {
+			t.Errorf("%s: 30 days before the expiry, something is due", path)
+		}
+	}
+	w.Advance(25 * 24 * time.Hour)
+	b = w.SignIn(t, w.Demo.Admin)
+	for _, path := range pages {
+		b.Get(path).Shows(t, http.StatusOK, due, "₹202.00")
 	}
 }

@@ -274,7 +274,7 @@ func TestPanel_OrderIsInRequestLog(t *testing.T) {
 	if err != nil || len(uses) != 1 || uses[me.ID].IsZero() {
 		t.Errorf("the keys' last uses are %v, %v; want that of the one key", uses, err)
 	}
-	b.Get("/panel/requests?key=pages").Shows(t, http.StatusOK, "Panel: "+by, "502 PROVIDER_ERROR", renew)
+	b.Get("/panel/requests?key=pages").Shows(t, http.StatusOK, "Panel: Demo Operator", "502 PROVIDER_ERROR", renew)
 }
 
 func TestPanel_RequestLogRetentionIsShown(t *testing.T) {

@@ -45,7 +45,7 @@ func TestAddons_CountProviderCalls(t *testing.T) {
 	w.CheckAudit()
 }
 
-var providerState = regexp.MustCompile(`(?s)<dt>(?:Provider|State)</dt><dd>(<span class="badge[^>]*>.*?(?:Healthy|call failed|calls failed|Unhealthy).*?)</dd>`)
+var providerState = regexp.MustCompile(`(?s)<dt>(?:Provider|State)</dt><dd>(<span class="badge[^>]*>.*?(?:Healthy|calls failed|Not healthy).*?)</dd>`)
 
 // Home and the health page say the same of the provider, and how old that is.
 func TestHome_SaysWhatHealthSays(t *testing.T) {
@@ -61,7 +61,8 @@ func TestHome_SaysWhatHealthSays(t *testing.T) {
 	}
 	w.WaitUntil("both pages say that a call failed", func() bool {
 		home, health := staff.Get("/console/").Body, staff.Get("/console/health").Body
-		if !strings.Contains(health, "failed</span>") && !strings.Contains(health, "call failed") {
+		// Three failed probes in a row, and the provider is down.
+		if !strings.Contains(health, "calls failed") && !strings.Contains(health, "Not healthy") {
 			return false
 		}
 		said := providerState.FindStringSubmatch(home)

@@ -30,13 +30,13 @@ func TestPanel_UnconfirmedActivation(t *testing.T) {
 	id := w.LookUp(w.DemoCaller(), "activate-9812345670").Text("customer.subscriber_id")
 	b.Get("/panel/subscribers/"+id+"/renew").Shows(t, http.StatusOK, "Another ₹199.00 is held for operations in progress")
 	b.Get("/panel/statement").Shows(t, http.StatusOK, "including held money", "without the ₹199.00 held now")
-	b.Get("/panel/requests").Shows(t, http.StatusOK, `<span class="badge badge-warn">202 PENDING_REVIEW</span>`)
+	b.Get("/panel/requests").Shows(t, http.StatusOK, `<span class="badge badge-warn">202 PENDING_REVIEW</span>`, "Panel: Demo Operator")
 	// The probe after it is answered: for an order that does not exist, "unknown" is the answer.
 	admin := w.SignIn(t, w.Demo.Admin)
 	w.WaitUntil("the provider answered a probe", func() bool {
 		return strings.Contains(admin.Get("/console/health").Body, "Probe")
 	})
-	health := admin.Get("/console/health").Shows(t, http.StatusOK, "Everything is working.", "Timed out")
+	health := admin.Get("/console/health").Shows(t, http.StatusOK, "1 of the last ", " calls to the provider failed.", "Everything else is working.", "Timed out")
 	if strings.Contains(health.Body, "Not known yet") {
 		t.Error("a probe that was answered is shown as one that was not")
 	}

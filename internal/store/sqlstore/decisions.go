@@ -117,6 +117,22 @@ func (db *Store) MissingAddons(ctx context.Context) ([]operation.Operation, erro
 	return Collect(rows, err, ReadOperation)
 }
 
+// CustomerNames reads the customers' names of operations.
+func (db *Store) CustomerNames(ctx context.Context, ids []string) (map[string]string, error) {
+	names := map[string]string{}
+	rows, err := db.engine.Read(ctx).Query(`SELECT id, customer_name FROM operations WHERE id = ANY ($1::text[])`, ids)
+	_, err = Collect(rows, err, func(row Row) (id string, err error) {
+		var name string
+		err = row.Scan(&id, &name)
+		names[id] = name
+		return id, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the customers of operations: %w", err)
+	}
+	return names, nil
+}
+
 // AddonCalls counts the provider calls about add-ons.
 func (db *Store) AddonCalls(ctx context.Context, ids []string) (map[string]int, error) {
 	calls := map[string]int{}

@@ -249,6 +249,9 @@ func addons(h *harness) {
 		{Reference: op.ID + "-2", What: "status", Component: "OTT-PLUS", AskedAt: noon}, {Reference: op.ID + "-2", What: "activate", Component: "OTT-PLUS", AskedAt: noon},
 	}
 	s.must(s.SettleAddon(s.Context(), unknown))
+	if names, err := s.CustomerNames(s.Context(), []string{op.ID, "CX-none"}); err != nil || len(names) != 1 || names[op.ID] != op.CustomerName {
+		s.Errorf("the customers are %v, %v; want %s", names, err, op.CustomerName)
+	}
 	if calls, err := s.AddonCalls(s.Context(), []string{op.ID, "CX-none"}); err != nil || len(calls) != 1 || calls[op.ID] != 2 {
 		s.Errorf("called about the add-on: %v, %v; want 2", calls, err)
 	}

@@ -2,11 +2,10 @@ package console
 
 import (
 	"maps"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/web"
 )
 
 // shownEntry is an audit entry on a page about its subject: only what changed.
@@ -29,10 +28,8 @@ func (a shownEntry) What() string {
 // Why returns the given reason. A form's voucher is not a reason, and is shown only on the
 // entry's own page.
 func (a shownEntry) Why() string {
-	return strings.TrimSpace(voucherNote.ReplaceAllString(a.Reason, ""))
+	return web.WithoutVoucher(a.Reason)
 }
-
-var voucherNote = regexp.MustCompile(`\(voucher [A-Z2-7]{12}\)$`)
 
 // Was and Is return what changed, before and after.
 func (a shownEntry) Was() []statePart { return difference(a.Before, a.After, a.named) }

@@ -20,30 +20,38 @@ func (c console) healthRoutes() []web.Route {
 // healthState is the health with what home and the health page say about it.
 type healthState struct {
 	admin.Health
-	// Well: nothing needs attention.
-	Well bool
-	// Failed is how many of the provider's last calls failed, since the last one that did not;
+	// Well: nothing needs attention. Failing: nothing but failed calls does.
+	Well, Failing bool
+	// Failed is how many of the provider's last calls failed, and Calls how many there are;
 	// LastCall is when this node made the last one, zero if it made none.
-	Failed   int
-	LastCall time.Time
+	Failed, Calls int
+	LastCall      time.Time
 }
 
 func stateOfHealth(h admin.Health) healthState {
-	state := healthState{Health: h, Failed: failedLast(h.Provider.Recent)}
+	state := healthState{Health: h, Failed: failedCalls(h.Provider.Recent), Calls: len(h.Provider.Recent)}
 	if len(h.Provider.Recent) > 0 {
 		state.LastCall = h.Provider.Recent[0].At
 	}
-	state.Well = h.StoreProblem == "" && !h.Provider.Down && state.Failed == 0 && !h.Restore.Open && h.Provider.PricesVerified && h.OverdueReviews == 0 && !h.Maintenance.On &&
+	well := h.StoreProblem == "" && !h.Provider.Down && !h.Restore.Open && h.Provider.PricesVerified && h.OverdueReviews == 0 && !h.Maintenance.On &&
 		h.Audit.Violations == 0 && h.Audit.Problem == "" &&
 		!h.Certificate.Expired && !h.Certificate.Expiring && !h.Certificate.Missing && h.Certificate.Problem == "" && h.Certificate.OpenKeyMode == ""
+	state.Well, state.Failing = well && state.Failed == 0, well && state.Failed > 0
 	return state
 }
 
 type healthPage struct {
 	healthState
 	Answers []providerAnswer
+	Jobs    []waitingJob
 	// Every is the pause between two audits, as text.
 	Every string
+}
+
+// waitingJob is a bulk renewal that waits for its operator.
+type waitingJob struct {
+	admin.WaitingJob
+	OperatorName string
 }
 
 // providerAnswer describes one of the provider's last replies, in English.
@@ -84,6 +92,15 @@ var causeNames = map[string]string{
 func (c console) showHealth(v *web.Visit) error {
 	health := c.Health(v.Context())
 	page := healthPage{healthState: stateOfHealth(health), Every: span(health.Audit.Every)}
+	if len(health.WaitingJobs) > 0 {
+		names, err := c.operatorNames(v)
+		if err != nil {
+			return err
+		}
+		for _, job := range health.WaitingJobs {
+			page.Jobs = append(page.Jobs, waitingJob{job, cmp.Or(names[job.OperatorID], number(job.OperatorID))})
+		}
+	}
 	for _, one := range health.Provider.Recent {
 		if one.What == "probe" && one.Cause == "undecided" {
 			// It asks about an order that does not exist, so this is the answer it expects.
@@ -99,15 +116,15 @@ func (c console) showHealth(v *web.Visit) error {
 	return v.Show("console/health", page)
 }
 
-// failedLast counts the calls that failed since the last one that did not. "Undecided" is a
-// reply: the provider was reached, and the order is asked about again.
-func failedLast(recent []admin.ProviderAnswer) int {
-	for i, call := range recent {
-		if call.Answered || call.Cause == "undecided" {
-			return i
+// failedCalls counts the calls that failed. "Undecided" is a reply: the provider was reached, and
+// the order is asked about again.
+func failedCalls(recent []admin.ProviderAnswer) (failed int) {
+	for _, call := range recent {
+		if !call.Answered && call.Cause != "undecided" {
+			failed++
 		}
 	}
-	return len(recent)
+	return failed
 }
 
 // span formats a duration without zero parts: 1m, not 1m0s.

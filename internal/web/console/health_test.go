@@ -6,7 +6,7 @@ import (
 	"github.com/coaxhq/coax/internal/admin"
 )
 
-func TestFailedLast_StopsAtLastReply(t *testing.T) {
+func TestFailedCalls(t *testing.T) {
 	calls := func(causes ...string) (recent []admin.ProviderAnswer) {
 		for _, cause := range causes {
 			recent = append(recent, admin.ProviderAnswer{Cause: cause, Answered: cause == "answered"})
@@ -18,14 +18,15 @@ func TestFailedLast_StopsAtLastReply(t *testing.T) {
 		want   int
 	}{
 		{nil, 0},
-		{calls("answered", "timed_out", "timed_out"), 0},
-		{calls("undecided", "timed_out"), 0},
+		{calls("answered", "undecided"), 0},
+		{calls("answered", "timed_out", "timed_out"), 2},
+		{calls("undecided", "timed_out"), 1},
 		{calls("timed_out", "answered"), 1},
-		{calls("timed_out", "unreachable", "undecided", "interrupted"), 2},
+		{calls("timed_out", "unreachable", "undecided", "interrupted"), 3},
 		{calls("timed_out", "timed_out", "timed_out", "timed_out", "timed_out", "timed_out", "timed_out", "timed_out"), 8},
 	} {
-		if got := failedLast(tt.recent); got != tt.want {
-			t.Errorf("of %+v the last %d failed; want %d", tt.recent, got, tt.want)
+		if got := failedCalls(tt.recent); got != tt.want {
+			t.Errorf("of %+v %d failed; want %d", tt.recent, got, tt.want)
 		}
 	}
 }

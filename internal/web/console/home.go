@@ -1,12 +1,8 @@
 package console
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/report"
-	"github.com/coaxhq/coax/internal/subscription"
 	"github.com/coaxhq/coax/internal/web"
 )
 
@@ -14,8 +10,6 @@ const (
 	// homeReviews and homeLow limit the lists of the home page.
 	homeReviews = 5
 	homeLow     = 8
-	// homeAccounts is the number of operators that are checked for low balances.
-	homeAccounts = 500
 )
 
 type homePage struct {
@@ -26,9 +20,11 @@ type homePage struct {
 	Waiting []proposal
 	// Reversals is how many wait for a person.
 	Reversals int
-	// Low are the operators with a low balance, lowest first; LowCount is their number.
+	// Low are the first operators with a low balance, lowest first; LowCount is the number of all. LowLater: what
+	// falls due is added up after the page.
 	Low      []report.Account
 	LowCount int
+	LowLater bool
 	second
 	rights
 }
@@ -42,6 +38,14 @@ func (p homePage) Calm() bool {
 func (c console) home(v *web.Visit) error {
 	data := homePage{Name: v.Session.Person.Name, Health: stateOfHealth(c.Health(v.Context())), rights: rightsOf(v)}
 	var err error
+	if data.Low, data.LowLater, err = c.Reports.LowAccounts(v.Context(), v.ByHTMX() || v.Query("low") == "yes"); err != nil {
+		return err
+	}
+	data.LowCount = len(data.Low)
+	data.Low = data.Low[:min(len(data.Low), homeLow)]
+	if v.ByHTMX() {
+		return v.ShowPart("console/home", "low", data)
+	}
 	if data.Totals, err = c.Reports.Totals(v.Context()); err != nil {
 		return err
 	}
@@ -68,18 +72,5 @@ func (c console) home(v *web.Visit) error {
 	if data.second, err = c.second(v); err != nil {
 		return err
 	}
-	accounts, err := c.Reports.Accounts(v.Context(), report.AccountFilter{Status: subscription.OperatorActive, Limit: homeAccounts})
-	if err != nil {
-		return err
-	}
-	for _, account := range accounts.Rows {
-		if !account.Wallet.Low() {
-			continue
-		}
-		data.Low = append(data.Low, account)
-	}
-	data.LowCount = len(data.Low)
-	slices.SortFunc(data.Low, func(a, b report.Account) int { return cmp.Compare(a.Wallet.Balance.Paise(), b.Wallet.Balance.Paise()) })
-	data.Low = data.Low[:min(len(data.Low), homeLow)]
 	return v.Show("console/home", data)
 }

@@ -39,6 +39,8 @@ type operatorsPage struct {
 	Search, Status string
 	Rows           []report.Account
 	Pager          web.Pager
+	// Later is the address of the list with what falls due; empty if this is it.
+	Later string
 	rights
 }
 
@@ -52,6 +54,16 @@ func (c console) operators(v *web.Visit) error {
 	}
 	if err != nil {
 		return err
+	}
+	dues, later, err := c.Reports.WeekDues(v.Context(), v.ByHTMX())
+	if err != nil {
+		return err
+	}
+	for i := range found.Rows {
+		found.Rows[i].Due = dues[found.Rows[i].ID]
+	}
+	if later {
+		data.Later = v.R.URL.RequestURI()
 	}
 	data.Rows, data.Pager = found.Rows, v.Pager(found.Next)
 	if v.ByHTMX() {
@@ -94,9 +106,11 @@ func (c console) createOperator(v *web.Visit) error {
 const recentEntries = 8
 
 type operatorPage struct {
-	Head    operatorHead
-	Form    *form
-	Wallet  subscription.Wallet
+	Head   operatorHead
+	Form   *form
+	Wallet subscription.Wallet
+	// Short says why the wallet holds too little; empty if it does not.
+	Short   string
 	Counts  report.SubscriberCounts
 	Entries []shownEntry
 }
@@ -117,6 +131,9 @@ func (c console) operatorPage(v *web.Visit, f *form) error {
 	if data.Counts, err = c.Reports.Counts(v.Context(), head.ID); err != nil {
 		return err
 	}
+	if data.Short, err = c.short(v, data.Wallet); err != nil {
+		return err
+	}
 	recent, err := service.FindAuditEntries(v.Context(), admin.AuditQuery{OperatorID: head.ID, Limit: recentEntries})
 	if err != nil {
 		return err
@@ -128,6 +145,20 @@ func (c console) operatorPage(v *web.Visit, f *form) error {
 		return again(v, "console/operator", data)
 	}
 	return v.Show("console/operator", data)
+}
+
+// short says why a wallet holds too little: less than its threshold, or than what falls due within 7 days.
+func (c console) short(v *web.Visit, wallet subscription.Wallet) (string, error) {
+	due, err := c.Reports.WeekDue(v.Context(), wallet.OperatorID)
+	switch {
+	case err != nil:
+		return "", err
+	case wallet.Low():
+		return v.T("low below %s", look.Rupees(wallet.LowBelow)), nil
+	case wallet.Balance.Less(due):
+		return v.T("%s due in 7 days", look.Rupees(due)), nil
+	}
+	return "", nil
 }
 
 // Percent formats basis points as a percentage: 250 is 2.50.

@@ -33,7 +33,7 @@ type reversalsPage struct {
 
 type reversalRow struct {
 	operation.Reversal
-	OperatorName string
+	OperatorName, Customer string
 	// RequestedBy is the name of the person who asked for it, SettledByName of the one who settled it.
 	RequestedBy, SettledByName string
 	// NeedsPerson: a person can settle it. Overdue: it has been open for long. Proposed: there is an
@@ -50,11 +50,19 @@ func (c console) reversalRowsOf(v *web.Visit, reversals []operation.Reversal) (r
 	if err != nil {
 		return nil, err
 	}
+	var ids []string
+	for _, r := range reversals {
+		ids = append(ids, r.OperationID)
+	}
+	customers, err := c.service(v).CustomerNames(v.Context(), ids)
+	if err != nil {
+		return nil, err
+	}
 	proposals, err := c.openSettlements(v)
 	for _, r := range reversals {
 		_, proposed := proposals[r.Reference]
 		rows = append(rows, reversalRow{
-			Reversal: r, OperatorName: names[r.OperatorID], RequestedBy: v.Who(r.Actor), SettledByName: v.Who(r.SettledBy), NeedsPerson: c.service(v).NeedsPerson(r),
+			Reversal: r, OperatorName: names[r.OperatorID], Customer: customers[r.OperationID], RequestedBy: v.Who(r.Actor), SettledByName: v.Who(r.SettledBy), NeedsPerson: c.service(v).NeedsPerson(r),
 			Overdue: r.State.Open() && v.Now.Sub(r.RequestedAt) >= admin.ReviewDue, Proposed: proposed,
 		})
 	}

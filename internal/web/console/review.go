@@ -195,6 +195,7 @@ type exceptionsPage struct {
 
 type exceptionRow struct {
 	admin.ExceptionEntry
+	Customer       string
 	Title, Meaning string
 	// Reason and Problem are those of a refused form.
 	Reason, Problem string
@@ -250,10 +251,18 @@ func (c console) exceptions(v *web.Visit, refused int64, problem string) error {
 	if err != nil {
 		return err
 	}
+	var ids []string
+	for _, entry := range entries {
+		ids = append(ids, entry.TransactionID)
+	}
+	customers, err := c.service(v).CustomerNames(v.Context(), ids)
+	if err != nil {
+		return err
+	}
 	page.Tabs.Exceptions = 0
 	for _, entry := range entries {
 		words := exceptionTexts[entry.Kind]
-		row := exceptionRow{ExceptionEntry: entry, Title: words.title, Meaning: words.meaning}
+		row := exceptionRow{ExceptionEntry: entry, Customer: customers[entry.TransactionID], Title: words.title, Meaning: words.meaning}
 		if entry.ID == refused {
 			row.Reason, row.Problem = v.FormValue("reason", ""), problem
 		}

@@ -116,7 +116,7 @@ func (c console) reviewed(v *web.Visit, page reviewedPage) error {
 	for _, entry := range exceptions {
 		if entry.TransactionID == history.ID {
 			words := exceptionTexts[entry.Kind]
-			page.Exceptions = append(page.Exceptions, exceptionRow{ExceptionEntry: entry, Title: words.title, Meaning: words.meaning})
+			page.Exceptions = append(page.Exceptions, exceptionRow{ExceptionEntry: entry, Customer: page.CustomerName, Title: words.title, Meaning: words.meaning})
 		}
 	}
 	page.Form.Verdict, page.Form.Reason = v.FormValue("verdict", ""), v.FormValue("reason", "")

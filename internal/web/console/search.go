@@ -41,6 +41,8 @@ type foundSubscriber struct {
 	report.FoundSubscriber
 	Standing     subscription.SubscriberStatus
 	OperatorName string
+	// Href is the search for the subscriber's transactions; empty where they are shown already.
+	Href string
 }
 
 type foundTransaction struct {
@@ -99,7 +101,11 @@ func (c console) search(v *web.Visit) error {
 	}
 	page.MoreSubscribers, page.MoreTransactions = found.MoreSubscribers, found.MoreTransactions
 	for _, s := range found.Subscribers {
-		page.Subscribers = append(page.Subscribers, foundSubscriber{s, s.Status(v.Now), names[s.OperatorID]})
+		one := foundSubscriber{FoundSubscriber: s, Standing: s.Status(v.Now), OperatorName: names[s.OperatorID]}
+		if len(found.Subscribers) > 1 || found.Named {
+			one.Href = "/console/search?q=" + url.QueryEscape(s.ID)
+		}
+		page.Subscribers = append(page.Subscribers, one)
 		if s.Exact {
 			exact = append(exact, "") // it has no page here, and is shown in the list
 		}

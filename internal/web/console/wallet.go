@@ -31,7 +31,9 @@ type walletPage struct {
 	Head   operatorHead
 	Form   *form
 	Wallet subscription.Wallet
-	Lines  []report.LedgerLine
+	// Short says why it holds too little; empty if it does not.
+	Short string
+	Lines []report.LedgerLine
 	// Described translates a ledger line's description.
 	Described func(description string) string
 	// Waiting are the open proposals about this wallet.
@@ -64,6 +66,9 @@ func (c console) walletPage(v *web.Visit, f *form) error {
 	}
 	data := walletPage{Head: head, Form: f, Wallet: statement.Wallet, Lines: statement.Rows, Described: v.LedgerText, Above: c.Limits.ApprovalAbove, Window: windowText(v, c.Limits.Window),
 		Amount: v.Query("amount"), Reference: v.Query("reference")}
+	if data.Short, err = c.short(v, statement.Wallet); err != nil {
+		return err
+	}
 	if data.Moved, err = c.service(v).MovedWithoutApproval(v.Context(), head.ID); err != nil {
 		return err
 	}

@@ -108,7 +108,7 @@ func (p panel) showRequests(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	page.Entries, page.Links = callRows(found.Entries), linksOf(v, "/panel/requests", found.Next)
+	page.Entries, page.Links = callRows(v, found.Entries), linksOf(v, "/panel/requests", found.Next)
 	if found.Next != "" {
 		page.SearchedTo = found.SearchedTo
 	}
@@ -123,17 +123,28 @@ func (p panel) showRequests(v *web.Visit) error {
 }
 
 // callRow is a request with its display texts.
-type callRow struct{ requestlog.Entry }
+type callRow struct {
+	requestlog.Entry
+	// By is the person who used the panel, or the beginning of the key.
+	By string
+}
 
-func callRows(entries []requestlog.Entry) []callRow {
+func newCallRow(v *web.Visit, entry requestlog.Entry) callRow {
+	if entry.FromPage() {
+		return callRow{entry, v.T("Panel: %s", v.Who("web:"+entry.KeyHint))}
+	}
+	return callRow{entry, entry.KeyHint + "…"}
+}
+
+func callRows(v *web.Visit, entries []requestlog.Entry) []callRow {
 	rows := make([]callRow, len(entries))
 	for i, entry := range entries {
-		rows[i] = callRow{entry}
+		rows[i] = newCallRow(v, entry)
 	}
 	return rows
 }
 
-// Lasted returns the duration of the response in milliseconds or seconds.
+// Lasted returns the duration of the response in milliseconds.
 func (c callRow) Lasted() string {
-	return strconv.FormatFloat(float64(c.Took.Microseconds())/1000, 'f', 1, 64) + " ms"
+	return strconv.FormatFloat(float64(c.Took.Microseconds())/1000, 'f', 1, 64)
 }

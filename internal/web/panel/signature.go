@@ -46,7 +46,7 @@ func (p panel) loggedCall(v *web.Visit) (page requestPage, err error) {
 	if err != nil {
 		return page, err
 	}
-	page = requestPage{Entry: callRow{entry}, Meaning: meanings[entry.Code]}
+	page = requestPage{Entry: newCallRow(v, entry), Meaning: meanings[entry.Code]}
 	if entry.Signature != nil {
 		// Compared with itself, a string yields its named lines.
 		for _, line := range requestlog.Compare(entry.Signature.StringToSign, entry.Signature.StringToSign).Lines {
@@ -160,7 +160,7 @@ func (p panel) showSignature(v *web.Visit) error {
 	}
 	for _, entry := range found.Entries {
 		if entry.Signature != nil && len(page.Latest) < explained {
-			page.Latest = append(page.Latest, callRow{entry})
+			page.Latest = append(page.Latest, newCallRow(v, entry))
 		}
 	}
 	return v.Show("panel/signature", page)
