@@ -95,7 +95,7 @@ func RoleName(role login.Role) string { return roleNames[role] }
 
 func (s *Site) setLanguage(v *Visit) error {
 	chosen := v.Field("language")
-	if !slices.Contains(languages, chosen) {
+	if !slices.Contains(look.Languages, chosen) {
 		return problem(http.StatusUnprocessableEntity, look.Text("That language is not available."))
 	}
 	if err := s.storeLanguage(v, v.token, chosen); err != nil {

@@ -111,22 +111,19 @@ func takeNotice(w http.ResponseWriter, r *http.Request) *look.Notice {
 	return &notice
 }
 
-// languages are the pages' languages; the first is the default.
-var languages = look.Languages
-
 // askedLanguage returns the first supported language of an Accept-Language header.
 // Browsers list languages in order, so the weights are ignored.
 func askedLanguage(accept string) string {
 	for part := range strings.SplitSeq(accept, ",") {
 		tag, _, _ := strings.Cut(part, ";")
 		primary, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(tag)), "-")
-		for _, known := range languages {
+		for _, known := range look.Languages {
 			if primary == known {
 				return known
 			}
 		}
 	}
-	return languages[0]
+	return look.English
 }
 
 // themes are the choices of theme; auto follows the system's setting.

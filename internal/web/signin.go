@@ -82,7 +82,7 @@ func (s *Site) proceed(v *Visit, token string, session login.Session, to string)
 	if err := s.remember(v, token); err != nil {
 		return err
 	}
-	if chosen := cookie(v.R, chosenLanguageCookie); slices.Contains(languages, chosen) && session.Stage != login.NeedsCode {
+	if chosen := cookie(v.R, chosenLanguageCookie); slices.Contains(look.Languages, chosen) && session.Stage != login.NeedsCode {
 		if err := s.storeLanguage(v, token, chosen); err != nil && !errors.Is(err, login.ErrSignedOut) {
 			return err
 		}
@@ -194,7 +194,7 @@ func (s *Site) signOut(v *Visit) error {
 // chooseLanguage sets the language before sign-in and during it. As soon as the login is
 // proven, the choice is stored with it.
 func (s *Site) chooseLanguage(v *Visit) error {
-	if chosen := v.Field("language"); slices.Contains(languages, chosen) {
+	if chosen := v.Field("language"); slices.Contains(look.Languages, chosen) {
 		if v.SignedIn() && v.Session.Stage != login.NeedsCode {
 			if err := s.storeLanguage(v, v.token, chosen); err != nil {
 				return err

@@ -173,7 +173,7 @@ func fileName(name string) string {
 // InLanguage shows the page in this language, whoever the visitor is. It does nothing if there is no
 // such language.
 func (v *Visit) InLanguage(language string) {
-	if slices.Contains(languages, language) {
+	if slices.Contains(look.Languages, language) {
 		v.language = language
 	}
 }
@@ -189,7 +189,7 @@ func (v *Visit) Language() string {
 	} else if v.Session.Stage == login.NeedsCode {
 		chosen = cmp.Or(cookie(v.R, chosenLanguageCookie), chosen)
 	}
-	if slices.Contains(languages, chosen) {
+	if slices.Contains(look.Languages, chosen) {
 		return chosen
 	}
 	return askedLanguage(v.R.Header.Get("Accept-Language"))

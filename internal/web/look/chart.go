@@ -237,9 +237,9 @@ func (c charter) begin(title string, series []Series, o chartOptions) (chart, in
 		drawn.Spots = append(drawn.Spots, spot)
 	}
 	top := roundTop(highest, o.rupees)
-	drawn.Ticks = []string{short(top, o.rupees), short(top/2, o.rupees), short(0, o.rupees)}
+	drawn.Ticks = []string{c.short(top, o.rupees), c.short(top/2, o.rupees), c.short(0, o.rupees)}
 	if n := len(labels); n > 0 {
-		drawn.Summary = c.say("From %s to %s; the highest is %s.", labels[0].Label, labels[n-1].Label, short(highest, o.rupees))
+		drawn.Summary = c.say("From %s to %s; the highest is %s.", labels[0].Label, labels[n-1].Label, c.short(highest, o.rupees))
 	}
 	return drawn, top, nil
 }
@@ -280,18 +280,18 @@ func roundTop(highest int64, rupees bool) int64 {
 }
 
 // short writes a value for an axis: 4, 1.2k, ₹3.5L, as people in India count.
-func short(value int64, rupees bool) string {
+func (c charter) short(value int64, rupees bool) string {
 	sign, whole := "", value
 	if rupees {
 		sign, whole = "₹", value/100
 	}
 	for _, size := range []struct {
 		unit int64
-		name string
-	}{{1_00_00_000, "Cr"}, {1_00_000, "L"}, {1_000, "k"}} {
+		form string
+	}{{1_00_00_000, Text("%sCr")}, {1_00_000, Text("%sL")}, {1_000, Text("%sk")}} {
 		if whole >= size.unit {
 			text := fmt.Sprintf("%.1f", float64(whole)/float64(size.unit))
-			return sign + strings.TrimSuffix(text, ".0") + size.name
+			return sign + c.say(size.form, strings.TrimSuffix(text, ".0"))
 		}
 	}
 	return sign + Count(whole)

@@ -88,8 +88,8 @@ func TestChart_AxesEndOnRoundNumbers(t *testing.T) {
 		{0, false, 2, "2"}, {1, false, 2, "2"}, {7, false, 8, "8"}, {11, false, 20, "20"}, {999, false, 1000, "1k"}, {1_50_000, false, 2_00_000, "2L"},
 		{349_00, true, 400_00, "₹400"}, {3_50_000_00, true, 4_00_000_00, "₹4L"}, {1_20_00_000_00, true, 2_00_00_000_00, "₹2Cr"},
 	} {
-		if got := roundTop(tt.highest, tt.rupees); got != tt.top || short(got, tt.rupees) != tt.short {
-			t.Errorf("above %d an axis ends at %d, %s; want %d, %s", tt.highest, got, short(got, tt.rupees), tt.top, tt.short)
+		if got := roundTop(tt.highest, tt.rupees); got != tt.top || plain.short(got, tt.rupees) != tt.short {
+			t.Errorf("above %d an axis ends at %d, %s; want %d, %s", tt.highest, got, plain.short(got, tt.rupees), tt.top, tt.short)
 		}
 	}
 }

@@ -6,7 +6,7 @@
 // components, each with a comment on its arguments;
 // testdata/pages/guide.html uses all of them. Text on a page is English inside t, with
 // its Hindi in words/hi.json beside the pages; a test finds texts without Hindi and Hindi
-// without a text. testdata/glossary.json has the words to use and to avoid. Text made by Go code goes through Look.T, or is marked with Text where
+// without a text. testdata/glossary.json has the words to use and to avoid; see Pseudo, too. Text made by Go code goes through Look.T, or is marked with Text where
 // the language is not known yet. Colours and distances are tokens of
 // style/1-tokens.css. No page has an inline style or script: the pages' security policy
 // forbids it.

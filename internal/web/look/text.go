@@ -44,14 +44,18 @@ func (l *Look) plural(lang string, count any, one, many string) (string, error) 
 }
 
 // loadTranslations reads words/LANG.json of every file system. English needs none: its
-// texts are the keys.
+// texts are the keys, from which Pseudo is made, too.
 func loadTranslations(lang string, trees []fs.FS) (map[string]string, error) {
 	all := map[string]string{}
 	if lang == English {
 		return all, nil
 	}
+	file := "words/" + lang + ".json"
+	if lang == Pseudo {
+		file = "words/" + Hindi + ".json"
+	}
 	for _, tree := range trees {
-		text, err := fs.ReadFile(tree, "words/"+lang+".json")
+		text, err := fs.ReadFile(tree, file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -60,9 +64,12 @@ func loadTranslations(lang string, trees []fs.FS) (map[string]string, error) {
 		}
 		var words map[string]string
 		if err := json.Unmarshal(text, &words); err != nil {
-			return nil, fmt.Errorf("read words/%s.json: %w", lang, err)
+			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
 		for english, translated := range words {
+			if lang == Pseudo {
+				translated = pseudo(english)
+			}
 			if other, there := all[english]; there && other != translated {
 				return nil, fmt.Errorf("%q is both %q and %q in %s", english, other, translated, lang)
 			}
