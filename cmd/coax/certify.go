@@ -104,7 +104,17 @@ func choose(stories []certify.Story, only []string) ([]certify.Story, error) {
 
 func (a *app) listStories(stories []certify.Story) error {
 	if a.asJSON {
-		return json.NewEncoder(a.out).Encode(stories)
+		type entry struct {
+			Name  string `json:"name"`
+			About string `json:"about"`
+			Costs string `json:"costs"`
+			Guide string `json:"guide"`
+		}
+		list := []entry{}
+		for _, s := range stories {
+			list = append(list, entry{s.Name, s.About, s.Costs, s.Guide})
+		}
+		return json.NewEncoder(a.out).Encode(list)
 	}
 	for _, s := range stories {
 		fmt.Fprintf(a.out, "%s\n  %s\n  Consequence of a mistake: %s\n  Read: %s\n\n", s.Name, s.About, s.Costs, s.Guide)
