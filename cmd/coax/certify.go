@@ -21,9 +21,9 @@ const copies = 8
 func (a *app) certifyCommand() *cobra.Command {
 	var only []string
 	var list bool
-	var file string
+	var file, handedIn string
 	command := &cobra.Command{
-		Use:   "certify [--only STORY] [--list] [--json] [--html FILE] -- COMMAND ARGS…",
+		Use:   "certify [--only STORY] [--list] [--json] [--html FILE] [--verify FILE] -- COMMAND ARGS…",
 		Short: "Find out whether your program calls the API correctly",
 		Long: `Find out whether your program calls the API correctly: what it does when an answer is
 lost, the clock is off, an outcome is pending, a certificate is wrong. It takes half a minute,
@@ -43,18 +43,27 @@ It carries the order out and answers it once, with a line on its standard output
 "failed" means that nothing was charged and the attempt is over; "pending" that it may have
 been carried out, or may still be. After 202 the program waits for the outcome; it has 45
 seconds for an order. With a success transaction_id is required. code is the service's code
-of a failure. "charged", with the amount that the program books, is checked if it is there.
-The body is sent as it is given. Standard output is for outcomes only; standard error is free,
+of a failure. "charged" is optional: the amount that the program books, as text ("349.00") or
+as a number. Without it the story about amounts cannot check them, and says so. The body is sent as it is given. Standard output is for outcomes only; standard error is free,
 but for secrets.
 
 The end of the input ends the program. It is killed in some stories, started again, and given
 the open orders once more. The README of each SDK has such a program.
 
-The exit status is 0 if all stories passed, 1 if not, 2 for wrong use.`,
+--html writes a page to hand in, with a digest of its data; the digest is also printed and in
+the JSON. --verify FILE compares a page with its digest: that finds a page that was changed,
+not one that was invented. Who wants proof runs coax certify with the program again.
+
+The exit status is 0 if all stories passed or the page is as it was written, 1 if not, 2 for
+wrong use.`,
 		Example: `  coax certify -- php my-adapter.php
   coax certify --only lost-answer,clock-ahead --html report.html -- ./my-adapter
+  coax certify --verify report.html
   coax certify --list`,
 		RunE: func(c *cobra.Command, args []string) error {
+			if handedIn != "" {
+				return a.verifyReport(handedIn)
+			}
 			stories, err := certify.Stories()
 			if err != nil {
 				return err
@@ -75,6 +84,7 @@ The exit status is 0 if all stories passed, 1 if not, 2 for wrong use.`,
 	command.Flags().BoolVar(&list, "list", false, "explain the stories and play none")
 	command.Flags().BoolVar(&a.asJSON, "json", false, "print the results as JSON")
 	command.Flags().StringVar(&file, "html", "", "write a report to hand in to this `FILE`")
+	command.Flags().StringVar(&handedIn, "verify", "", "compare the report in this `FILE` with its digest, and play no story")
 	_ = command.RegisterFlagCompletionFunc("only", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var names []string
 		stories, _ := certify.Stories()
@@ -109,15 +119,16 @@ func (a *app) listStories(stories []certify.Story) error {
 			About string `json:"about"`
 			Costs string `json:"costs"`
 			Guide string `json:"guide"`
+			Page  string `json:"page"`
 		}
 		list := []entry{}
 		for _, s := range stories {
-			list = append(list, entry{s.Name, s.About, s.Costs, s.Guide})
+			list = append(list, entry{s.Name, s.About, s.Costs, s.Guide, s.Page()})
 		}
 		return json.NewEncoder(a.out).Encode(list)
 	}
 	for _, s := range stories {
-		fmt.Fprintf(a.out, "%s\n  %s\n  Consequence of a mistake: %s\n  Read: %s\n\n", s.Name, s.About, s.Costs, s.Guide)
+		fmt.Fprintf(a.out, "%s\n  %s\n  Consequence of a mistake: %s\n  Read: %s (%s)\n\n", s.Name, s.About, s.Costs, s.Guide, s.Page())
 	}
 	_, err := fmt.Fprintf(a.out, "%d stories\n", len(stories))
 	return err
@@ -151,7 +162,10 @@ func (a *app) certify(c *cobra.Command, stories []certify.Story, program []strin
 	if err != nil {
 		return err
 	}
-	report := certify.NewReport(results, server.Version(), began, program)
+	report, err := certify.NewReport(results, server.Version(), began, program)
+	if err != nil {
+		return err
+	}
 	if file != "" {
 		page, err := report.HTML()
 		if err == nil {
@@ -177,6 +191,9 @@ func (a *app) certify(c *cobra.Command, stories []certify.Story, program []strin
 
 func (a *app) printReport(r certify.Report, took time.Duration) error {
 	for _, s := range r.Stories {
+		if s.Passed && s.Unchecked != "" {
+			fmt.Fprintf(a.out, "\n%s: passed, but not all of it was checked\n  %s\n", s.Name, s.Unchecked)
+		}
 		if s.Passed {
 			continue
 		}
@@ -184,7 +201,7 @@ func (a *app) printReport(r certify.Report, took time.Duration) error {
 		for _, more := range s.More {
 			fmt.Fprintf(a.out, "  Also %s\n", more)
 		}
-		fmt.Fprintf(a.out, "  Expected:    %s\n  Happened:    %s\n  Consequence: %s\n  Read:        %s\n", s.Expected, strings.Join(s.Happened, "; "), s.Costs, s.Guide)
+		fmt.Fprintf(a.out, "  Expected:    %s\n  Happened:    %s\n  Consequence: %s\n  Read:        %s (%s)\n", s.Expected, strings.Join(s.Happened, "; "), s.Costs, s.Guide, s.Page)
 		for i, request := range s.Requests {
 			if i == 4 {
 				fmt.Fprintf(a.out, "    … %d more requests; --json and --html have them\n", len(s.Requests)-i)
@@ -195,6 +212,28 @@ func (a *app) printReport(r certify.Report, took time.Duration) error {
 			fmt.Fprintf(a.out, "    %7.2f s  %s → %s\n", request.At, first, answer)
 		}
 	}
-	_, err := fmt.Fprintf(a.out, "\n%d passed, %d failed, in %.0f s\n", r.Passed, r.Failed, took.Seconds())
+	_, err := fmt.Fprintf(a.out, "\n%d passed, %d failed, in %.0f s\ndigest %s\n", r.Passed, r.Failed, took.Seconds(), r.Digest)
+	return err
+}
+
+// verifyReport compares a page that was handed in with its digest.
+func (a *app) verifyReport(file string) error {
+	page, err := os.ReadFile(file)
+	if err != nil {
+		return usage("--verify: %v", err)
+	}
+	r, compared, err := certify.Verify(page, server.Version())
+	if errors.Is(err, certify.ErrNoReport) {
+		return usage("--verify: %s: %v", file, err)
+	}
+	fmt.Fprintf(a.out, "%d passed, %d failed\nprogram  %s\ndate     %s\ncoax     %s\ndigest   %s\n", r.Passed, r.Failed, r.Command, r.Date, r.Version, r.Digest)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	shows := "The page agrees with its data and its digest."
+	if !compared {
+		shows = "The page's data agrees with its digest. What else it shows was not compared: another version of coax wrote it."
+	}
+	_, err = fmt.Fprintf(a.out, "%s That does not prove who wrote it. For proof, run coax certify with the program again.\n", shows)
 	return err
 }

@@ -31,6 +31,8 @@ func TestCertify_ExitStatusAndOutput(t *testing.T) {
 		{"report that cannot be written", []string{"--html", filepath.Join(folder, "no", "such"), "--", "true"}, exitUsage, "", "--html"},
 		{"list", []string{"--list"}, exitDone, "lost-answer\n  The order is carried out and charged, and the answer is lost.", ""},
 		{"list as JSON", []string{"--list", "--json", "--only", "lost-answer,plain"}, exitDone, `[{"name":"lost-answer","about":"The order is carried out and charged, and the answer is lost.","costs":"`, ""},
+		{"page that is no report", []string{"--verify", lazy}, exitUsage, "", "not a report of coax certify"},
+		{"page that is not there", []string{"--verify", filepath.Join(folder, "none")}, exitUsage, "", "none"},
 		{"program that passes one story", []string{"--only", "other-authority", "--html", page, "--", "sh", lazy}, exitDone, "1 passed, 0 failed", "1/1"},
 		{"program that fails one", []string{"--only", "plain,other-authority", "--json", "--", "sh", lazy}, exitRefused, `"fault":"gave up too early"`, "1 of 2 stories failed"},
 		{"program that ends at once", []string{"--only", "plain", "--", "false"}, exitRefused, "CRASHED", "1 of 1 stories failed"},
@@ -51,9 +53,7 @@ func TestCertify_ExitStatusAndOutput(t *testing.T) {
 				checkReport(t, out.Bytes())
 			}
 			if strings.Contains(strings.Join(test.args, " "), page) {
-				if text, err := os.ReadFile(page); err != nil || !bytes.Contains(text, []byte("All 1 stories passed")) {
-					t.Errorf("the page is not there or says something else: %v", err)
-				}
+				checkPage(t, page, out.String())
 			}
 		})
 	}
@@ -70,12 +70,42 @@ func checkReport(t *testing.T, text []byte) {
 			Explanation string `json:"explanation"`
 		} `json:"stories"`
 		Passed, Failed int
+		Digest         string
 	}
 	if err := json.Unmarshal(text, &report); err != nil {
 		t.Fatal(err)
 	}
 	if report.Passed != 1 || report.Failed != 1 || len(report.Stories) != 2 || report.Stories[0].Name != "plain" || report.Stories[0].Passed ||
-		report.Stories[0].Explanation == "" || report.Stories[1].Fault != "" {
+		report.Stories[0].Explanation == "" || report.Stories[1].Fault != "" || len(report.Digest) != 64 {
 		t.Errorf("the report is %+v", report)
 	}
+}
+
+// checkPage checks the page of a run of one story, that its digest was printed, and that
+// --verify finds a change.
+func checkPage(t *testing.T, page, printed string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil || !bytes.Contains(text, []byte("All 1 stories passed")) {
+		t.Errorf("the page is not there or says something else: %v", err)
+	}
+	_, digest, _ := strings.Cut(printed, "digest ")
+	digest = strings.TrimSpace(digest)
+	if len(digest) != 64 || !bytes.Contains(text, []byte(digest)) {
+		t.Errorf("the page does not have the digest that was printed, %q", digest)
+	}
+	verify := func(file string, status int, want string) {
+		t.Helper()
+		var out, errs bytes.Buffer
+		if got := (&app{out: &out, err: &errs}).run(t.Context(), []string{"certify", "--verify", file}); got != status || !strings.Contains(out.String()+errs.String(), want) {
+			t.Errorf("status %d; want %d, and %q\n%s%s", got, status, want, out.String(), errs.String())
+		}
+	}
+	verify(page, exitDone, "That does not prove who wrote it.")
+	verify(page, exitDone, digest)
+	changed := filepath.Join(t.TempDir(), "changed.html")
+	if err := os.WriteFile(changed, bytes.Replace(text, []byte("other-authority"), []byte("plain"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	verify(changed, exitRefused, "the page shows something else than its data")
 }

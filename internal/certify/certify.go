@@ -38,22 +38,29 @@ type Result struct {
 	Fault       string `json:"fault"`
 	Explanation string `json:"explanation"`
 	// More are further faults of the same story.
-	More     []string  `json:"more,omitempty"`
-	About    string    `json:"about"`
-	Costs    string    `json:"costs"`
-	Guide    string    `json:"guide"`
-	Expected string    `json:"expected"`
-	Happened []string  `json:"happened"`
-	Requests []Request `json:"requests"`
-	Seconds  float64   `json:"seconds"`
+	More  []string `json:"more,omitempty"`
+	About string   `json:"about"`
+	Costs string   `json:"costs"`
+	Guide string   `json:"guide"`
+	// Page is the path under which every installation serves the section that Guide names.
+	Page string `json:"page"`
+	// Unchecked says what could not be checked; "" if all was.
+	Unchecked string    `json:"unchecked,omitempty"`
+	Expected  string    `json:"expected"`
+	Happened  []string  `json:"happened"`
+	Requests  []Request `json:"requests"`
+	Seconds   float64   `json:"seconds"`
 }
 
 // Request is a request of the program, byte for byte but for secrets.
 type Request struct {
 	// At is in seconds since the story began.
-	At     float64 `json:"at"`
-	Text   string  `json:"text"`
-	Answer string  `json:"answer"`
+	At   float64 `json:"at"`
+	Text string  `json:"text"`
+	// Escaped means that Text has bytes which are not text. They are written as \xNN, and a
+	// backslash is written twice.
+	Escaped bool   `json:"escaped,omitempty"`
+	Answer  string `json:"answer"`
 }
 
 // Run plays the stories and returns their results, in the stories' order.

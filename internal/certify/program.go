@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -51,7 +52,7 @@ type output struct {
 }
 
 const (
-	keepOutput = 1 << 20
+	keepOutput = 1 << 16
 	maxLine    = 1 << 18
 )
 
@@ -71,13 +72,14 @@ func (o *output) String() string {
 	return string(o.text)
 }
 
-func startProcess(command, environ []string) (*process, error) {
+// startProcess starts the program. What it prints goes through the watch as it comes.
+func startProcess(command, environ []string, secrets *watch) (*process, error) {
 	p := &process{
 		command: exec.Command(command[0], command[1:]...),
 		writes:  make(chan []byte, 256), lines: make(chan []byte, 16), errors: &output{}, exited: make(chan struct{}),
 	}
 	p.command.Env = environ
-	p.command.Stderr = p.errors
+	p.command.Stderr = io.MultiWriter(p.errors, secrets.stream("standard error"))
 	// A group of its own, so that a kill reaches what a shell script starts.
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// A child that holds standard error open must not hold up the end.
@@ -87,7 +89,7 @@ func startProcess(command, environ []string) (*process, error) {
 		return nil, err
 	}
 	from, to := io.Pipe()
-	p.command.Stdout = to
+	p.command.Stdout = io.MultiWriter(secrets.stream("standard output"), to)
 	if err := p.command.Start(); err != nil {
 		return nil, err
 	}
@@ -146,20 +148,53 @@ func (p *process) kill() {
 	_ = syscall.Kill(-p.command.Process.Pid, syscall.SIGKILL)
 }
 
-// watched is what a program has printed, in so far as it matters: whether one of the secrets
-// was in it.
-type watched struct {
-	forms [][]byte
-	tail  []byte // a secret may be printed in two parts
-	leaks bool
+// watch finds secrets in what a program prints, while it prints.
+type watch struct {
+	mu      sync.Mutex
+	forms   [][]byte
+	longest int
+	leaks   []string // the streams that had a secret
 }
 
-func (w *watched) Write(text []byte) {
-	w.tail = append(w.tail, text...)
-	for _, form := range w.forms {
-		w.leaks = w.leaks || bytes.Contains(w.tail, form)
+// add adds a secret that the program is about to be given.
+func (w *watch) add(secret string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, form := range formsOf(secret) {
+		if !slices.ContainsFunc(w.forms, func(known []byte) bool { return bytes.Equal(known, form) }) {
+			w.forms = append(w.forms, form)
+			w.longest = max(w.longest, len(form))
+		}
 	}
-	if len(w.tail) > 4096 {
-		w.tail = bytes.Clone(w.tail[len(w.tail)-4096:])
+}
+
+// stream returns where one stream of the program goes.
+func (w *watch) stream(name string) io.Writer { return &stream{watch: w, name: name} }
+
+// leaked lists the streams that had a secret.
+func (w *watch) leaked() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.leaks)
+}
+
+type stream struct {
+	*watch
+	name string
+	tail []byte // a secret may come in two parts
+}
+
+func (s *stream) Write(text []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.Contains(s.leaks, s.name) {
+		return len(text), nil
 	}
+	s.tail = append(s.tail, text...)
+	if slices.ContainsFunc(s.forms, func(form []byte) bool { return bytes.Contains(s.tail, form) }) {
+		s.leaks = append(s.leaks, s.name)
+	}
+	kept := copy(s.tail, s.tail[max(0, len(s.tail)-s.longest+1):])
+	s.tail = s.tail[:kept]
+	return len(text), nil
 }

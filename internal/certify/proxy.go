@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/certify/line"
+	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/signing"
 )
 
@@ -139,7 +140,12 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.identify(e)
 	does := p.step(e)
 	e.did = does.Do
-	if does.Do == redirect {
+	switch does.Do {
+	case maintenance:
+		if does.Fault, err = p.inMaintenance(e); err != nil {
+			p.fail(err)
+		}
+	case redirect:
 		does.Fault = line.Fault{Do: line.Replace, Status: does.Status, Headers: map[string]string{"Location": p.session.trapURL + r.URL.RequestURI()}, Body: json.RawMessage(`""`)}
 	}
 	answer, err := line.Treat(w, r, got, does.Fault, func() (line.Answer, error) { return p.forward(e) })
@@ -250,6 +256,23 @@ func (p *proxy) step(e *exchange) step {
 	return steps[taken]
 }
 
+// inMaintenance returns what the service does with a request in maintenance mode.
+func (p *proxy) inMaintenance(e *exchange) (line.Fault, error) {
+	if e.Method != http.MethodPost {
+		return line.Fault{Do: line.Forward}, nil
+	}
+	if e.order >= 0 && e.Key == p.session.orders[e.order].key {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		if known, err := p.session.account.settled(now, e.Key); known != nil || err != nil {
+			return line.Fault{Do: line.Forward}, err
+		}
+	}
+	return line.Fault{
+		Do: line.Replace, Status: http.StatusServiceUnavailable, Code: "SERVICE_UNAVAILABLE", Message: operation.MaintenanceMessage,
+	}, nil
+}
+
 // forward takes a request to the service. If the story's clock is off, the request is checked
 // against that clock and signed again for the service's own.
 func (p *proxy) forward(e *exchange) (line.Answer, error) {
@@ -262,7 +285,7 @@ func (p *proxy) forward(e *exchange) (line.Answer, error) {
 	sent, err := strconv.ParseInt(e.Header.Get("X-Timestamp"), 10, 64)
 	if err != nil || sent < theirs-300 || sent > theirs+300 {
 		data, _ := json.Marshal(map[string]int64{"server_time": theirs})
-		return line.Envelope(http.StatusUnauthorized, "TIMESTAMP_EXPIRED", data), nil
+		return line.Envelope(http.StatusUnauthorized, "TIMESTAMP_EXPIRED", "", data), nil
 	}
 	again := e.Request
 	again.Header = e.Header.Clone()

@@ -6,12 +6,14 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
 	"regexp"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // maxRequests is how many requests of a story a report has.
@@ -21,7 +23,7 @@ const maxRequests = 40
 func (p *session) result(found []finding, exchanges []exchange, began time.Time, took time.Duration) Result {
 	s := p.story
 	r := Result{
-		Name: s.Name, Passed: len(found) == 0, About: s.About, Costs: s.Costs, Guide: s.Guide,
+		Name: s.Name, Passed: len(found) == 0, About: s.About, Costs: s.Costs, Guide: s.Guide, Page: s.Page(),
 		Expected: p.expected(), Happened: p.happened(), Requests: []Request{}, Seconds: float64(took.Milliseconds()) / 1000,
 	}
 	for i, f := range found {
@@ -34,13 +36,15 @@ func (p *session) result(found []finding, exchanges []exchange, began time.Time,
 	r.Explanation = p.mask(r.Explanation)
 	if r.Passed {
 		r.Explanation = "As expected."
+		r.Unchecked = p.unchecked()
 	}
 	for _, e := range exchanges {
 		if len(r.Requests) == maxRequests {
 			break
 		}
+		text, escaped := escape(p.mask(string(e.raw)))
 		r.Requests = append(r.Requests, Request{
-			At: float64(e.came.Sub(began).Milliseconds()) / 1000, Text: p.mask(string(e.raw)), Answer: p.mask(e.answered()),
+			At: float64(e.came.Sub(began).Milliseconds()) / 1000, Text: text, Escaped: escaped, Answer: p.answered(e),
 		})
 	}
 	return r
@@ -76,7 +80,7 @@ func (p *session) happened() []string {
 		default:
 			text += fmt.Sprintf("%s after %.1f s", o.outcome.Outcome, o.answered.Sub(o.given[0].at).Seconds())
 			if o.outcome.Code != "" {
-				text += ", " + clip(o.outcome.Code)
+				text += ", " + p.shown(o.outcome.Code)
 			}
 		}
 		if len(o.given) > 1 {
@@ -91,7 +95,7 @@ func (p *session) happened() []string {
 }
 
 // answered describes what the program was sent.
-func (e exchange) answered() string {
+func (p *session) answered(e exchange) string {
 	if e.answer.Status == 0 {
 		return "no answer (" + e.did + ")"
 	}
@@ -99,16 +103,18 @@ func (e exchange) answered() string {
 	if wait := e.answer.Header.Get("Retry-After"); wait != "" {
 		text += ", Retry-After: " + wait
 	}
-	return text + "\n" + clip(string(e.answer.Body))
+	return text + "\n" + p.shown(string(e.answer.Body))
 }
 
 var hidden = []*regexp.Regexp{
-	regexp.MustCompile(`(?i)(x-signature: *[0-9a-f]{8})[0-9a-f]+`),
+	regexp.MustCompile(`(?i)(x-signature["']? *[:=] *["']?[0-9a-f]{8})[0-9a-f]+`),
 	regexp.MustCompile(`(?i)(x-api-key: *.{8})[^\r\n]+`),
-	regexp.MustCompile(`("password" *: *")[^"]+`),
+	regexp.MustCompile(`(?i)(cxk_[0-9a-f]{4})[0-9a-f]+`),
+	regexp.MustCompile(`(?is)("password"\s*:\s*")(?:[^"\\]|\\.)+`),
+	regexp.MustCompile(`(?i)(\\"password\\"\s*:\s*\\")[^"\\]+`), // JSON within a JSON string
 }
 
-// mask hides secrets, signatures and passwords.
+// mask hides secrets, signatures, keys and passwords.
 func (p *session) mask(text string) string {
 	for _, secret := range p.account.secrets() {
 		for _, form := range formsOf(secret) {
@@ -121,6 +127,36 @@ func (p *session) mask(text string) string {
 	return text
 }
 
+// shown makes text that a program sent fit to be shown: masked first, so that no part of a
+// secret is left where it is cut.
+func (p *session) shown(text string) string {
+	text, _ = escape(p.mask(text))
+	return clip(text)
+}
+
+// escape writes bytes that are not text as \xNN, and then a backslash twice, so that one can
+// tell which bytes they were. It returns whether there were any.
+func escape(text string) (string, bool) {
+	isText := func(r rune) bool { return r >= ' ' && r != 0x7f || r == '\r' || r == '\n' || r == '\t' }
+	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !isText(r) }) {
+		return text, false
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case r == '\\':
+			b.WriteString(`\\`)
+		case r == utf8.RuneError && size == 1 || !isText(r):
+			fmt.Fprintf(&b, `\x%02x`, text[0])
+		default:
+			b.WriteString(text[:size])
+		}
+		text = text[size:]
+	}
+	return b.String(), true
+}
+
 // Report is the result of a run.
 type Report struct {
 	Stories []Result `json:"stories"`
@@ -129,10 +165,12 @@ type Report struct {
 	Version string   `json:"version"`
 	Date    string   `json:"date"`
 	Command string   `json:"command"`
+	// Digest is the SHA-256 of the report as JSON without this field, as a page contains it.
+	Digest string `json:"digest,omitempty"`
 }
 
 // NewReport sums the results up.
-func NewReport(results []Result, version string, at time.Time, command []string) Report {
+func NewReport(results []Result, version string, at time.Time, command []string) (Report, error) {
 	r := Report{Stories: results, Version: version, Date: at.UTC().Format(time.RFC3339), Command: strings.Join(command, " ")}
 	for _, one := range results {
 		if one.Passed {
@@ -141,7 +179,14 @@ func NewReport(results []Result, version string, at time.Time, command []string)
 			r.Failed++
 		}
 	}
-	return r
+	data, err := json.Marshal(r)
+	r.Digest = digestOf(data)
+	return r, err
+}
+
+func digestOf(data []byte) string {
+	digest := sha256.Sum256(data)
+	return hex.EncodeToString(digest[:])
 }
 
 //go:embed report.html
@@ -150,18 +195,62 @@ var page string
 var pageTemplate = template.Must(template.New("report").Parse(page))
 
 // HTML returns a page that needs no other file. It contains the report as JSON, and the
-// SHA-256 of that.
+// digest of that.
 func (r Report) HTML() ([]byte, error) {
-	text, err := json.Marshal(r)
+	r.Digest = ""
+	data, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
 	}
-	digest := sha256.Sum256(text)
+	_, text, err := render(data)
+	return text, err
+}
+
+// render makes the page of a report from nothing but its data.
+func render(data []byte) (Report, []byte, error) {
+	var r Report
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, nil, err
+	}
+	r.Digest = digestOf(data)
 	var out bytes.Buffer
-	err = pageTemplate.Execute(&out, struct {
+	err := pageTemplate.Execute(&out, struct {
 		Report
-		JSON   template.JS
-		Digest string
-	}{r, template.JS(text), hex.EncodeToString(digest[:])}) //nolint:gosec // encoding/json escapes < and >
-	return out.Bytes(), err
+		JSON template.JS
+	}{r, template.JS(data)}) //nolint:gosec // encoding/json escapes < and >
+	return r, out.Bytes(), err
+}
+
+// What Verify finds wrong with a page.
+var (
+	ErrNoReport = errors.New("the file is not a report of coax certify")
+	ErrDigest   = errors.New("the digest on the page is not that of its data")
+	ErrShown    = errors.New("the page shows something else than its data")
+)
+
+// Verify returns the report in a page's data, with an error if the page's digest or the rest
+// of what it shows is not that of the data. Pages of other versions look different: of those
+// only the digest is compared, and compared is false.
+//
+// It finds a page that was changed, not one that was invented: anybody can compute a digest.
+func Verify(text []byte, version string) (r Report, compared bool, err error) {
+	_, rest, _ := bytes.Cut(text, []byte(`<script type="application/json" id="report">`))
+	data, _, found := bytes.Cut(rest, []byte("</script>"))
+	if !found {
+		return r, false, ErrNoReport
+	}
+	r, again, err := render(data)
+	if err != nil {
+		return r, false, ErrNoReport
+	}
+	if !bytes.Contains(text, []byte("<dd><code>"+r.Digest+"</code>")) {
+		return r, false, ErrDigest
+	}
+	if r.Version != version {
+		return r, false, nil
+	}
+	if !bytes.Equal(text, again) {
+		return r, true, ErrShown
+	}
+	return r, true, nil
 }

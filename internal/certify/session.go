@@ -34,12 +34,13 @@ type session struct {
 	transactions map[string]int // orders by the transaction ids that were answered
 
 	process  *process
-	printed  watched  // standard output and error of all starts
+	printed  watch    // standard output and error of all starts
 	problems []string // with the protocol
 	crashes  int
-	crash    string  // how it ended by itself the first time
-	strays   int     // lines of output that are no outcomes
-	waited   float64 // seconds that the last order had
+	crash    string        // how it ended by itself the first time
+	strays   int           // lines of output that are no outcomes
+	waited   float64       // seconds that the last order had
+	grace    time.Duration // for the program's end after the end of its input
 }
 
 // A program that leaves many orders without an outcome gets less time for the rest.
@@ -74,7 +75,7 @@ type givenAt struct {
 
 // newSession sets the story up: account, customers, and the addresses to call.
 func newSession(ctx context.Context, s Story, on *service, certificates certificates, command, environ []string) (*session, error) {
-	p := &session{story: s, service: on, command: command, environ: environ, trap: &trap{}, kills: make(chan chan struct{}), ended: make(chan struct{}), transactions: map[string]int{}}
+	p := &session{story: s, service: on, command: command, environ: environ, trap: &trap{}, grace: 10 * time.Second, kills: make(chan chan struct{}), ended: make(chan struct{}), transactions: map[string]int{}}
 	var err error
 	if p.account, err = on.newAccount(ctx, "500000000.00"); err != nil {
 		return nil, err
@@ -231,7 +232,7 @@ func (p *session) giveAll(ctx context.Context) error {
 }
 
 func (p *session) start() error {
-	process, err := startProcess(p.command, p.environ)
+	process, err := startProcess(p.command, p.environ, &p.printed)
 	if err != nil {
 		return &CommandError{err}
 	}
@@ -244,7 +245,7 @@ func (p *session) start() error {
 
 func (p *session) give(o *order) error {
 	key, secret := p.account.key()
-	p.printed.forms = append(p.printed.forms, formsOf(secret)...)
+	p.printed.add(secret)
 	p.mu.Lock()
 	o.given = append(o.given, givenAt{time.Now(), p.life})
 	p.mu.Unlock()
@@ -274,7 +275,7 @@ func (p *session) await(ctx context.Context, orders []*order) error {
 			}
 			<-p.process.exited
 			if p.crashes++; p.crashes == 1 {
-				p.crash = fmt.Sprintf("The program ended by itself (%s) before it had answered its orders.%s", ending(p.process), tail(p.process.errors.String()))
+				p.crash = fmt.Sprintf("The program ended by itself (%s) before it had answered its orders.%s", ending(p.process), p.tail(p.process.errors.String()))
 			}
 			if p.crashes > 2 {
 				return nil
@@ -318,7 +319,6 @@ func open(orders []*order) bool {
 func (p *session) restart(orders []*order) error {
 	p.process.kill() // what it has started
 	close(p.process.writes)
-	p.printed.Write([]byte(p.process.errors.String()))
 	if err := p.start(); err != nil {
 		return err
 	}
@@ -340,20 +340,23 @@ func ending(of *process) string {
 }
 
 // tail returns the end of what a program printed as errors, as a sentence.
-func tail(text string) string {
+func (p *session) tail(text string) string {
+	text, _ = escape(p.mask(text))
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	if len(lines) == 1 && lines[0] == "" {
 		return ""
+	}
+	for i := range lines {
+		lines[i] = clip(lines[i])
 	}
 	return " It printed: " + strings.Join(lines[max(0, len(lines)-5):], "\n")
 }
 
 // take reads a line that the program printed.
 func (p *session) take(text []byte) {
-	p.printed.Write(text)
 	var got wireOutcome
 	if err := json.Unmarshal(text, &got); err != nil {
-		p.problem("The program printed a line that is no outcome: %s", strings.TrimSpace(clip(string(text))))
+		p.problem("The program printed a line that is no outcome: %s", strings.TrimSpace(p.shown(string(text))))
 		if p.strays++; p.strays == maxStrays {
 			p.process.kill()
 			p.crashes = 2 // it is not started again
@@ -368,18 +371,20 @@ func (p *session) take(text []byte) {
 		case o.outcome != nil:
 			p.problem("The program answered order %s twice.", o.id)
 		case got.Outcome != "success" && got.Outcome != "failed" && got.Outcome != "pending":
-			p.problem("The program answered order %s with the outcome %q; it is success, failed or pending.", o.id, clip(got.Outcome))
+			p.problem("The program answered order %s with the outcome %q; it is success, failed or pending.", o.id, p.shown(got.Outcome))
 		default:
 			o.outcome, o.answered = &got, time.Now()
 		}
 		return
 	}
-	p.problem("The program answered order %q, which it was not given.", clip(got.ID))
+	p.problem("The program answered order %q, which it was not given.", p.shown(got.ID))
 }
 
 func clip(text string) string {
-	if len(text) > 300 {
-		return text[:300] + "…"
+	for i := range text {
+		if i >= 300 {
+			return text[:i] + "…"
+		}
 	}
 	return text
 }
@@ -394,7 +399,7 @@ func (p *session) problem(format string, args ...any) {
 func (p *session) end(ctx context.Context) error {
 	undone := open(p.orders)
 	close(p.process.writes)
-	grace := time.NewTimer(10 * time.Second)
+	grace := time.NewTimer(p.grace)
 	defer grace.Stop()
 	defer context.AfterFunc(ctx, p.process.kill)()
 	if undone {
@@ -409,11 +414,10 @@ func (p *session) end(ctx context.Context) error {
 			}
 			<-p.process.exited
 			p.process.kill() // what it has started
-			p.printed.Write([]byte(p.process.errors.String()))
 			return nil
 		case <-grace.C:
 			p.process.kill()
-			p.problem("The program did not end within 10 s after the end of its input.")
+			p.problem("The program did not end within %v after the end of its input.", p.grace)
 		}
 	}
 }

@@ -36,6 +36,8 @@ type Story struct {
 	Polls       []step              `json:"polls"`
 	Orders      []storyOrder        `json:"orders"`
 	AtOnce      bool                `json:"at_once"`
+	// Amounts means that the story is about the amounts that the program books.
+	Amounts bool `json:"amounts"`
 	// Limit is how many seconds the program has for each order.
 	Limit float64 `json:"limit"`
 	// OpenAfter is the time after which an order may be without an outcome.
@@ -56,9 +58,10 @@ type step struct {
 }
 
 const (
-	redirect   = "redirect" // to an address that nobody may send a request to
-	killIt     = "kill the program"
-	defaultFor = 45 // seconds
+	redirect    = "redirect"    // to an address that nobody may send a request to
+	maintenance = "maintenance" // known keys are answered, new ones refused
+	killIt      = "kill the program"
+	defaultFor  = 45 // seconds
 )
 
 type storyOrder struct {
@@ -72,6 +75,19 @@ type storyOrder struct {
 }
 
 var outcomes = []string{"success", "failed", "pending"}
+
+// pages are the documents that an installation serves, by their file in the repository.
+var pages = map[string]string{"docs/integrating.md": "/docs/guide", "docs/what-happens-when.md": "/docs/what-happens-when"}
+
+// Page returns the path under which every installation serves the section to read; "" if it
+// does not.
+func (s Story) Page() string {
+	file, section, _ := strings.Cut(s.Guide, "#")
+	if pages[file] == "" {
+		return ""
+	}
+	return pages[file] + "#" + section
+}
 
 // Stories returns every story, by name.
 func Stories() ([]Story, error) {
@@ -102,8 +118,8 @@ func parseStory(text []byte) (Story, error) {
 	if err := decoder.Decode(&s); err != nil {
 		return s, err
 	}
-	if s.About == "" || s.Costs == "" || s.Guide == "" || len(s.Orders) == 0 {
-		return s, fmt.Errorf("about, costs, guide and orders are required")
+	if s.About == "" || s.Costs == "" || s.Page() == "" || len(s.Orders) == 0 {
+		return s, fmt.Errorf("about, costs, orders and a guide that Coax serves are required")
 	}
 	if s.Wallet == "" {
 		s.Wallet = "10000.00"
@@ -112,7 +128,7 @@ func parseStory(text []byte) (Story, error) {
 		s.Limit = defaultFor
 	}
 	for _, one := range slices.Concat(s.Line, s.Polls) {
-		if one.Do != redirect && !slices.Contains(line.Actions, one.Do) {
+		if one.Do != redirect && one.Do != maintenance && !slices.Contains(line.Actions, one.Do) {
 			return s, fmt.Errorf("a line cannot %q", one.Do)
 		}
 	}

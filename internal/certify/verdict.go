@@ -94,28 +94,41 @@ func (c *checker) secrets() {
 			return slices.ContainsFunc(forms, func(form []byte) bool { return bytes.Contains(text, form) })
 		}
 		for _, e := range c.exchanges {
-			if has(e.raw) {
-				c.find(LeakedSecret, "The request %s %s has the API secret in it. It is for signing only, and is never sent.", e.Method, pathOf(e))
-				return
+			part := ""
+			switch {
+			case has([]byte(e.Target)):
+				part = "URL"
+			case has(e.Body):
+				part = "body"
+			case has(e.raw):
+				part = "headers"
+			default:
+				continue
 			}
+			c.find(LeakedSecret, "The request %s %s has the API secret in its %s. It is for signing only, and is never sent.", e.Method, c.shown(pathOf(e)), part)
+			return
 		}
 	}
-	if c.printed.leaks {
-		c.find(LeakedSecret, "The program printed the API secret. Whoever reads its output or its log can spend from the wallet.")
+	if streams := c.printed.leaked(); len(streams) > 0 {
+		c.find(LeakedSecret, "The program printed the API secret on its %s. Whoever reads its output or its log can spend from the wallet.", strings.Join(streams, " and its "))
 	}
 }
 
-// formsOf returns how a secret may be written: without its prefix, in upper case, and within
-// base64, whose letters depend on what is before it.
+// formsOf returns how a secret may be written: without its prefix, in capitals, and both
+// within base64, whose letters depend on what is before it. Hexadecimal digits are the same in
+// base64 for URLs, and need no escaping in a URL or in JSON.
 func formsOf(secret string) [][]byte {
 	_, digits, found := strings.Cut(secret, "_")
 	if !found {
 		digits = secret
 	}
-	forms := [][]byte{[]byte(digits), []byte(strings.ToUpper(digits))}
-	for before := range 3 {
-		text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", before) + digits))
-		forms = append(forms, []byte(text[4:len(text)-4]))
+	var forms [][]byte
+	for _, text := range []string{digits, strings.ToUpper(digits)} {
+		forms = append(forms, []byte(text))
+		for before := range 3 {
+			within := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", before) + text))
+			forms = append(forms, []byte(within[4:len(within)-4]))
+		}
 	}
 	return forms
 }
@@ -161,13 +174,13 @@ func (c *checker) requests(i int) {
 			continue
 		}
 		if e.Key != o.key {
-			c.find(ChargedTwice, "Attempt %d of the order has the idempotency key %q instead of %q. Under another key it is another order: it is charged as well, if an earlier attempt or an earlier run was carried out.", attempt, clip(e.Key), o.key)
+			c.find(ChargedTwice, "Attempt %d of the order has the idempotency key %q instead of %q. Under another key it is another order: it is charged as well, if an earlier attempt or an earlier run was carried out.", attempt, c.shown(e.Key), o.key)
 		}
 		if want := "/api/v1/" + o.Operation; e.Target != want {
-			c.find(ChangedRequest, "The order is %s; the program called %s.", o.Operation, clip(e.Target))
+			c.find(ChangedRequest, "The order is %s; the program called %s.", o.Operation, c.shown(e.Target))
 		}
 		if !sameOrder(e.Body, o.body) {
-			c.find(ChangedRequest, "The body that was sent is not the order's: %s instead of %s.", clip(string(e.Body)), clip(string(o.body)))
+			c.find(ChangedRequest, "The body that was sent is not the order's: %s instead of %s.", c.shown(string(e.Body)), c.shown(string(o.body)))
 		}
 		if last := c.finalBefore(n, i); last != nil && !c.shared(i) {
 			c.find(RetriedRefusal, "After %d %s the program sent the order again. That answer is final: the same request gets it each time.", last.answer.Status, last.code)
@@ -219,7 +232,7 @@ func (c *checker) signature(e exchange, attempt int) {
 	case e.reused:
 		c.find(ReSignedWrongly, "Attempt %d uses the nonce of an earlier request again. Each attempt needs a new nonce, timestamp and signature; the service refuses a nonce that it has seen.", attempt)
 	case !e.verified && c.account.secretOf(e.Header.Get("X-API-Key")) == "":
-		c.find(fault, "Attempt %d has the API key %q, which is not the order's.", attempt, clip(e.Header.Get("X-API-Key")))
+		c.find(fault, "Attempt %d has the API key %q, which is not the order's.", attempt, c.shown(e.Header.Get("X-API-Key")))
 	case !e.verified:
 		c.find(fault, "The signature of attempt %d is not that of the bytes which were sent. Serialise the body once, sign those bytes, and send the same.", attempt)
 	}
@@ -430,7 +443,7 @@ func (c *checker) success(o *order, truth *client.Operation, known *exchange) {
 	case known == nil || known.state != "success":
 		c.find(ToldFalse, "The program said that the order was carried out before that was known; the last answer was %s.", describe(known))
 	case o.outcome.TransactionID != truth.TransactionID:
-		c.find(ToldFalse, "The program gives the transaction id %q; it is %s. Receipts and questions would be about another operation.", clip(o.outcome.TransactionID), truth.TransactionID)
+		c.find(ToldFalse, "The program gives the transaction id %q; it is %s. Receipts and questions would be about another operation.", c.shown(o.outcome.TransactionID), truth.TransactionID)
 	default:
 		c.charged(o, truth)
 	}
@@ -438,13 +451,40 @@ func (c *checker) success(o *order, truth *client.Operation, known *exchange) {
 
 // charged compares the price that the program booked, if it says so.
 func (c *checker) charged(o *order, truth *client.Operation) {
-	text := strings.Trim(string(o.outcome.Charged), `"`)
-	if text == "" || text == "null" {
+	text := o.booked()
+	if text == "" {
 		return
 	}
 	if !sameNumber(text, truth.Wallet.Charged.String()) {
-		c.find(ToldFalse, "The program booked %s; charged was %s. Amounts are decimal: read them as text, or as whole paise, rounded.", clip(text), truth.Wallet.Charged)
+		c.find(ToldFalse, "The program booked %s; charged was %s. Amounts are decimal: read them as text, or as whole paise, rounded.", c.shown(text), truth.Wallet.Charged)
 	}
+}
+
+// booked returns the amount that the program reports; "" if it does not.
+func (o *order) booked() string {
+	text := strings.Trim(string(o.outcome.Charged), `"`)
+	if text == "null" {
+		return ""
+	}
+	return text
+}
+
+// unchecked says what a story that is about amounts could not check: the program need not
+// report what it books.
+func (p *session) unchecked() string {
+	if !p.story.Amounts {
+		return ""
+	}
+	silent := 0
+	for _, o := range p.orders {
+		if o.outcome != nil && o.outcome.Outcome == "success" && o.booked() == "" {
+			silent++
+		}
+	}
+	if silent == 0 {
+		return ""
+	}
+	return fmt.Sprintf(`%d of %d outcomes do not say which amount the program booked. To have the amounts checked, add "charged" to them.`, silent, len(p.orders))
 }
 
 // code checks that the code of a failure is one that the program was given.
@@ -465,7 +505,7 @@ func (c *checker) code(i int, o *order) {
 		}
 	}
 	if len(codes) > 0 && !slices.Contains(codes, o.outcome.Code) {
-		c.find(ToldFalse, "The program gives the code %s; the service answered %s.", clip(o.outcome.Code), strings.Join(codes, ", "))
+		c.find(ToldFalse, "The program gives the code %s; the service answered %s.", c.shown(o.outcome.Code), strings.Join(codes, ", "))
 	}
 }
 

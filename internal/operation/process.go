@@ -397,13 +397,15 @@ func PlanInMaintenance(err error) (planID string) {
 	return ""
 }
 
+// MaintenanceMessage is the message of a refusal because of maintenance mode.
+const MaintenanceMessage = "The service is in maintenance and accepts no new operations. Nothing was charged; retry later with the same Idempotency-Key."
+
 func inMaintenance(in input, invalid error) error {
 	var cause maintenanceError
 	if invalid == nil {
 		cause.planID = in.planID
 	}
-	return fault.New(fault.ServiceUnavailable, "The service is in maintenance and accepts no new operations. Nothing was charged; retry later with the same Idempotency-Key.").
-		Because(cause)
+	return fault.New(fault.ServiceUnavailable, MaintenanceMessage).Because(cause)
 }
 
 func unavailable(cause error) error {

@@ -3,6 +3,7 @@
 package line
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -34,12 +35,13 @@ var Actions = []string{Forward, LoseRequest, LoseAnswer, CutAnswer, Reset, Never
 type Fault struct {
 	Do string `json:"do"`
 	// Of an answer that is not the service's own: its body is Body, an object or a text that
-	// is sent as it is; or, if Code is set, the service's envelope with Data. KEY stands for
-	// the request's idempotency key.
+	// is sent as it is; or, if Code is set, the service's envelope with Message and Data. KEY
+	// stands for the request's idempotency key.
 	Status  int               `json:"status,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
 	Body    json.RawMessage   `json:"body,omitempty"`
 	Code    string            `json:"code,omitempty"`
+	Message string            `json:"message,omitempty"`
 	Data    json.RawMessage   `json:"data,omitempty"`
 	// Delay is how many seconds the answer is late.
 	Delay float64 `json:"delay,omitempty"`
@@ -158,7 +160,7 @@ func Treat(w http.ResponseWriter, r *http.Request, got Request, f Fault, forward
 func (f Fault) answer(key string) Answer {
 	answer := Answer{f.Status, http.Header{"Content-Type": {"application/json; charset=utf-8"}}, f.Body}
 	if f.Code != "" {
-		answer = Envelope(f.Status, f.Code, f.Data)
+		answer = Envelope(f.Status, f.Code, f.Message, f.Data)
 	}
 	text := strings.ReplaceAll(string(answer.Body), "KEY", key)
 	var page string
@@ -174,12 +176,12 @@ func (f Fault) answer(key string) Answer {
 }
 
 // Envelope returns a refusal as the service writes it.
-func Envelope(status int, code string, data json.RawMessage) Answer {
+func Envelope(status int, code, message string, data json.RawMessage) Answer {
 	if data == nil {
 		data = json.RawMessage(`{}`)
 	}
 	const id = "req_00000000000000000000000000000007"
-	body, _ := json.Marshal(map[string]any{"success": false, "request_id": id, "code": code, "message": "It is so.", "data": data})
+	body, _ := json.Marshal(map[string]any{"success": false, "request_id": id, "code": code, "message": cmp.Or(message, "It is so."), "data": data})
 	return Answer{status, http.Header{"Content-Type": {"application/json; charset=utf-8"}, "X-Request-Id": {id}}, body}
 }
 
