@@ -76,33 +76,34 @@ func (Secret) MarshalJSON() ([]byte, error) { return []byte(`"[secret]"`), nil }
 // LogValue returns a placeholder.
 func (Secret) LogValue() slog.Value { return slog.StringValue("[secret]") }
 
-// Config is the address of a service and the credentials for it.
+// Config is the address of a service and the credentials for it. As JSON it can be read from
+// the line that coax demo prints, or from a file in that form.
 type Config struct {
 	// BaseURL is the service's address, including /api/v1.
-	BaseURL string
+	BaseURL string `json:"base_url"`
 	// Key and Secret are the operator's credentials.
-	Key    string
-	Secret Secret
+	Key    string `json:"api_key"`
+	Secret Secret `json:"api_secret"`
 	// CACert is the path of the certificate authority of a service that has its own;
 	// empty trusts the system's. It is not used if HTTP has a transport.
-	CACert string
+	CACert string `json:"ca_cert"`
 	// ConnectTimeout is how long it may take to connect, TLS included: 10 seconds if 0.
 	// It is not used if HTTP has a transport.
-	ConnectTimeout time.Duration
+	ConnectTimeout time.Duration `json:"-"`
 	// HTTP sends the requests; nil is a default client. Its Timeout is for one
 	// attempt; if 0 it is 60 seconds, which is longer than the service takes to
 	// answer even if its provider times out. Without a transport it has the default
 	// client's. Redirects are never followed: a signature is for one address.
-	HTTP *http.Client
+	HTTP *http.Client `json:"-"`
 	// Retry is the retry policy; its zero value has sensible defaults.
-	Retry Retry
+	Retry Retry `json:"-"`
 	// ReturnPending ends an operation with PendingReview as soon as the service
 	// answers 202, instead of waiting until it is settled.
-	ReturnPending bool
+	ReturnPending bool `json:"-"`
 	// OnAttempt is called after every attempt, if it is not nil.
-	OnAttempt func(Attempt)
+	OnAttempt func(Attempt) `json:"-"`
 	// Now is the clock of the timestamps; nil is the system's.
-	Now func() time.Time
+	Now func() time.Time `json:"-"`
 }
 
 // Client calls a service. It is safe for concurrent use.

@@ -117,6 +117,16 @@ func Undecided(err error) bool {
 	return errors.As(err, &failure) && failure.Undecided
 }
 
+// CodeOf returns the service's code of an error. It is empty without an error, and if there was
+// no response of the service.
+func CodeOf(err error) Code {
+	var failure *Error
+	if errors.As(err, &failure) {
+		return failure.Code
+	}
+	return ""
+}
+
 // envelope is the body of every response of the service.
 type envelope struct {
 	Success   bool            `json:"success"`

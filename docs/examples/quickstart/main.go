@@ -11,16 +11,11 @@ import (
 )
 
 func main() {
-	var demo struct {
-		URL    string        `json:"base_url"`
-		Key    string        `json:"api_key"`
-		Secret client.Secret `json:"api_secret"`
-		CACert string        `json:"ca_cert"`
-	}
+	var config client.Config
 	text, err := os.ReadFile(".demo/demo.json")
 	check(err)
-	check(json.Unmarshal(text, &demo))
-	coax, err := client.New(client.Config{BaseURL: demo.URL, Key: demo.Key, Secret: demo.Secret, CACert: demo.CACert})
+	check(json.Unmarshal(text, &config))
+	coax, err := client.New(config)
 	check(err)
 	wallet, err := coax.Balance(context.Background())
 	check(err)

@@ -1,10 +1,5 @@
 <?php
-
-// The program that coax certify drives: one JSON order per line of input, one outcome per
-// line of output.
-
-declare(strict_types=1);
-
+// The program that coax certify drives: one JSON order per line of input, one outcome per line of output.
 require __DIR__ . '/../autoload.php';
 
 while (($line = fgets(STDIN)) !== false) {
