@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,7 +37,7 @@ func TestCertify_ExitStatusAndOutput(t *testing.T) {
 		{"program that passes one story", []string{"--only", "other-authority", "--html", page, "--", "sh", lazy}, exitDone, "1 passed, 0 failed", "1/1"},
 		{"program that fails one", []string{"--only", "plain,other-authority", "--json", "--", "sh", lazy}, exitRefused, `"fault":"gave up too early"`, "1 of 2 stories failed"},
 		{"program that ends at once", []string{"--only", "plain", "--", "false"}, exitRefused, "CRASHED", "1 of 1 stories failed"},
-		{"program that prints something else", []string{"--only", "other-authority", "--", "sh", "-c", "echo ready; exec sh " + lazy}, exitRefused, "a line that is no outcome: ready", ""},
+		{"program that prints its orders", []string{"--only", "other-authority", "--", "sh", "-c", "echo ready; tee /dev/stderr | sh " + lazy}, exitRefused, "LEAKED THE SECRET", ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -108,4 +109,34 @@ func checkPage(t *testing.T, page, printed string) {
 		t.Fatal(err)
 	}
 	verify(changed, exitRefused, "the page shows something else than its data")
+}
+
+// The first copies wait for each other, so that the run cannot go on with fewer than eight;
+// each copy looks whether there are more.
+func TestCertify_EightCopiesAtOnce(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	script := fmt.Sprintf(`cd %q
+running() { ls | grep -c '^copy-'; }
+read -r order; id=${order#*\"id\":\"}; id=${id%%%%\"*}
+: > "copy-$$"
+until [ -e eight ]; do
+	if [ "$(running)" -ge 8 ]; then : > eight; else sleep 0.1; fi
+done
+if [ "$(running)" -gt 8 ]; then : > more; fi
+echo "{\"id\":\"$id\",\"outcome\":\"failed\"}"
+while read -r order; do :; done
+rm "copy-$$"
+`, folder)
+	var out, errs bytes.Buffer
+	only := strings.Repeat("unknown-plan,", 19) + "unknown-plan" // a failure is right
+	if got := (&app{out: &out, err: &errs, environ: os.Environ()}).run(t.Context(), []string{"certify", "--only", only, "--", "sh", "-c", script}); got != exitDone {
+		t.Errorf("status %d\n%s%s", got, out.String(), errs.String())
+	}
+	if _, err := os.Stat(filepath.Join(folder, "eight")); err != nil {
+		t.Errorf("there were never eight copies at once: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "more")); err == nil {
+		t.Error("more than eight copies ran at once")
+	}
 }

@@ -3,20 +3,75 @@
 package certify
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
 
 	"github.com/coaxhq/coax/internal/certify"
+	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
+// Each adapter runs alone, so that the log shows how long a full run takes.
 func TestAdapters_PassEveryStory(t *testing.T) {
 	for _, one := range adapters {
 		t.Run(one.name, func(t *testing.T) {
-			t.Parallel()
-			requirePassed(t, certified(t, one.line(t)))
+			command := one.line(t)
+			began := time.Now()
+			results := certified(t, command)
+			t.Logf("a full run of the adapter for %s took %.0f s on %d processors", one.name, time.Since(began).Seconds(), runtime.NumCPU())
+			requirePassed(t, results)
+			checkPage(t, one.name, results)
 		})
 	}
+}
+
+// checkPage checks the page of a run: what it says, that it asks for nothing else, and that it
+// fits a phone.
+func checkPage(t *testing.T, name string, results []certify.Result) {
+	t.Helper()
+	report, err := certify.NewReport(results, "1.2.3", time.Now(), []string{name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := report.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read, compared, err := certify.Verify(page, "1.2.3"); err != nil || !compared || read.Digest != report.Digest {
+		t.Errorf("the page reads %s, compared %v: %v", read.Digest, compared, err)
+	}
+	if name != adapters[0].name {
+		return // the pages differ in their texts only
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/report.html" {
+			t.Errorf("the page asks for %s", r.URL)
+		}
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = w.Write(page)
+	}))
+	defer server.Close()
+	tab := looktest.New(t)
+	tab.Listen(func(event any) {
+		if sent, is := event.(*network.EventRequestWillBeSent); is && sent.Request.URL != server.URL+"/report.html" && sent.Request.URL != "data:," {
+			t.Errorf("the page asks for %s", sent.Request.URL)
+		}
+	})
+	tab.Do(network.Enable())
+	tab.Open(server.URL + "/report.html")
+	for _, text := range []string{fmt.Sprintf("All %d stories passed", len(results)), report.Date, report.Version, report.Digest} {
+		tab.Sees(text)
+	}
+	tab.Do(chromedp.Evaluate(`for (const story of document.querySelectorAll("details")) story.open = true`, nil))
+	tab.CheckEveryView("certify")
 }
 
 func TestHandWrittenClients_PassEveryStory(t *testing.T) {

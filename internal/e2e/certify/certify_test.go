@@ -14,9 +14,13 @@ import (
 	"github.com/coaxhq/coax/internal/certify"
 	"github.com/coaxhq/coax/internal/e2e"
 	"github.com/coaxhq/coax/internal/e2e/program"
+	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
-func TestMain(m *testing.M) { e2e.Main(m) }
+func TestMain(m *testing.M) {
+	looktest.Host()
+	e2e.Main(m, looktest.Close)
+}
 
 // root is the module's root, as seen from this package.
 const root = "../../.."
