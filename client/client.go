@@ -89,21 +89,21 @@ type Config struct {
 	CACert string `json:"ca_cert"`
 	// ConnectTimeout is how long it may take to connect, TLS included: 10 seconds if 0.
 	// It is not used if HTTP has a transport.
-	ConnectTimeout time.Duration `json:"-"`
+	ConnectTimeout time.Duration
 	// HTTP sends the requests; nil is a default client. Its Timeout is for one
 	// attempt; if 0 it is 60 seconds, which is longer than the service takes to
 	// answer even if its provider times out. Without a transport it has the default
 	// client's. Redirects are never followed: a signature is for one address.
-	HTTP *http.Client `json:"-"`
+	HTTP *http.Client
 	// Retry is the retry policy; its zero value has sensible defaults.
-	Retry Retry `json:"-"`
+	Retry Retry
 	// ReturnPending ends an operation with PendingReview as soon as the service
 	// answers 202, instead of waiting until it is settled.
-	ReturnPending bool `json:"-"`
+	ReturnPending bool
 	// OnAttempt is called after every attempt, if it is not nil.
-	OnAttempt func(Attempt) `json:"-"`
+	OnAttempt func(Attempt)
 	// Now is the clock of the timestamps; nil is the system's.
-	Now func() time.Time `json:"-"`
+	Now func() time.Time
 }
 
 // Client calls a service. It is safe for concurrent use.

@@ -361,11 +361,11 @@ func TestNew_CACert(t *testing.T) {
 
 func TestConfig_ReadsDemoLine(t *testing.T) {
 	var config client.Config
-	const line = `{"base_url":"https://127.0.0.1:8443/api/v1","ca_cert":"/x/ca.pem","api_key":"cxk_1","api_secret":"cxs_1","lco_id":1,"Retry":{"Attempts":1}}`
+	const line = `{"base_url":"https://127.0.0.1:8443/api/v1","ca_cert":"/x/ca.pem","api_key":"cxk_1","api_secret":"cxs_1","lco_id":1}`
 	if err := json.Unmarshal([]byte(line), &config); err != nil {
 		t.Fatal(err)
 	}
-	if config.BaseURL != "https://127.0.0.1:8443/api/v1" || config.CACert != "/x/ca.pem" || config.Key != "cxk_1" || config.Secret != "cxs_1" || config.Retry != (client.Retry{}) {
+	if config.BaseURL != "https://127.0.0.1:8443/api/v1" || config.CACert != "/x/ca.pem" || config.Key != "cxk_1" || config.Secret != "cxs_1" {
 		t.Errorf("it reads %+v", config)
 	}
 }
