@@ -253,7 +253,7 @@ audit-scale: ## Fill a store with very many operations, audit it, and measure ti
 OPENAPI = cd .openapi && REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true timeout 600 node_modules/.bin/
 
 .PHONY: certify
-certify: tools-present ## Certify the SDKs, clients written by hand, and 20 broken ones whose fault has to be found; some 10 minutes
+certify: tools-present ## Certify the SDKs, clients written by hand, and 20 broken ones whose fault has to be found; some 12 minutes
 	$(LONG) -timeout 40m -parallel 4 ./internal/e2e/certify
 
 # The Debian is made once, in .packages, which Go's tools skip.

@@ -4,6 +4,7 @@
 package certify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ type Options struct {
 	Stories []Story
 	// Copies is how many copies of the program run at once.
 	Copies int
+	// Grace is how long the program may take to end after the end of its input; 10 seconds if 0.
+	Grace time.Duration
 	// Progress is called after each story, by one goroutine at a time.
 	Progress func(done int, result Result)
 }
@@ -148,6 +151,7 @@ func playStory(ctx context.Context, s Story, on *service, certificates certifica
 	if err != nil {
 		return Result{}, fmt.Errorf("set up the story %s: %w", s.Name, err)
 	}
+	p.grace = cmp.Or(o.Grace, 10*time.Second)
 	began := time.Now()
 	if err := p.play(ctx); err != nil {
 		return Result{}, fmt.Errorf("play the story %s: %w", s.Name, err)

@@ -19,6 +19,9 @@ import (
 // maxRequests is how many requests of a story a report has.
 const maxRequests = 40
 
+// maxSame is how often a report of a story names the same fault: others need the place.
+const maxSame = 3
+
 // result makes a report of a story.
 func (p *session) result(found []finding, exchanges []exchange, began time.Time, took time.Duration) Result {
 	s := p.story
@@ -26,11 +29,13 @@ func (p *session) result(found []finding, exchanges []exchange, began time.Time,
 		Name: s.Name, Passed: len(found) == 0, About: s.About, Costs: s.Costs, Guide: s.Guide, Page: s.Page(),
 		Expected: p.expected(), Happened: p.happened(), Requests: []Request{}, Seconds: float64(took.Milliseconds()) / 1000,
 	}
+	named := map[string]int{}
 	for i, f := range found {
+		named[f.fault]++
 		if i == 0 {
 			r.Fault, r.Explanation = f.fault, f.text
-		} else if text := f.fault + ": " + f.text; len(r.More) < 5 {
-			r.More = append(r.More, p.mask(text))
+		} else if len(r.More) < 5 && named[f.fault] <= maxSame {
+			r.More = append(r.More, p.mask(f.fault+": "+f.text))
 		}
 	}
 	r.Explanation = p.mask(r.Explanation)

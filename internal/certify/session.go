@@ -75,7 +75,7 @@ type givenAt struct {
 
 // newSession sets the story up: account, customers, and the addresses to call.
 func newSession(ctx context.Context, s Story, on *service, certificates certificates, command, environ []string) (*session, error) {
-	p := &session{story: s, service: on, command: command, environ: environ, trap: &trap{}, grace: 10 * time.Second, kills: make(chan chan struct{}), ended: make(chan struct{}), transactions: map[string]int{}}
+	p := &session{story: s, service: on, command: command, environ: environ, trap: &trap{}, kills: make(chan chan struct{}), ended: make(chan struct{}), transactions: map[string]int{}}
 	var err error
 	if p.account, err = on.newAccount(ctx, "500000000.00"); err != nil {
 		return nil, err
