@@ -23,11 +23,11 @@ func TestPanel_DueListMarksRenewalInProgress(t *testing.T) {
 		t.Errorf("%d sums are the price of one customer, and %d have a box to tick; want 2 and 1\n%s", sums, boxes, page.Body)
 	}
 	file := csvRows(t, b.Get("/panel/subscribers/list/due/export/csv?within=30"))
-	states := map[string]string{}
+	states := map[string][2]string{}
 	for _, row := range file[1:] {
-		states[row[2]] = row[8]
+		states[row[2]] = [2]string{row[8], row[7]}
 	}
-	if states["9812345671"] != "In review" || states["9812345670"] == "In review" {
-		t.Errorf("the file has the states %q", states)
+	if states["9812345671"] != [2]string{"In review", ""} || states["9812345670"] != [2]string{"Expires soon", "199.00"} && states["9812345670"] != [2]string{"Active", "199.00"} {
+		t.Errorf("the file has the states and prices %q; want none of who is in review, as the sums", states)
 	}
 }

@@ -148,7 +148,7 @@ func (p panel) choices(v *web.Visit, plan, area string) (plans, areas []look.Cho
 	return plans, areas, nil
 }
 
-// subscriberColumns are the columns of a file of subscribers, and the cells of one.
+// subscriberColumns are the columns of a file of subscribers.
 func subscriberColumns() []sheet.Column {
 	return []sheet.Column{
 		{Title: look.Text("Subscriber id")}, {Title: look.Text("Name")}, {Title: look.Text("Mobile")}, {Title: look.Text("Area")},
@@ -157,9 +157,11 @@ func subscriberColumns() []sheet.Column {
 	}
 }
 
-func subscriberCells(v *web.Visit, s report.Subscriber) []any {
+// subscriberCells are the cells of a subscriber. Whoever is due has no price while an operation is in
+// progress: the money may be paid already.
+func subscriberCells(v *web.Visit, s report.Subscriber, due bool) []any {
 	var price any
-	if s.PlanID != "" {
+	if s.PlanID != "" && (!due || s.Open == "") {
 		price = s.Price
 	}
 	state := standingNames[standing(s.Expires, v.Now)]
@@ -189,7 +191,7 @@ func (p panel) exportList(v *web.Visit, name, title string, filter report.Subscr
 		return err
 	}
 	err = p.Report.EachSubscriber(v.Context(), v.Operator(), filter, func(s report.Subscriber) error {
-		return out.Row(subscriberCells(v, s)...)
+		return out.Row(subscriberCells(v, s, filter.Status == report.FallingDue)...)
 	})
 	if err != nil {
 		return err
