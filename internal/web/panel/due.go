@@ -22,6 +22,7 @@ const (
 type duePage struct {
 	Within, Ended string
 	Area          string
+	Chosen        bool // others than the standard filters
 	Areas         []look.Choice
 	Groups        []dueArea
 	Count         int
@@ -56,6 +57,7 @@ func dueFilter(v *web.Visit, page *duePage) report.SubscriberFilter {
 	page.Area = f.Area
 	page.Within, f.Within = days("within", dueWithin, "0", "1", "3", "7", "15", "30")
 	page.Ended, f.Ended = days("ended", dueEnded, "none", "0", "3", "7", "15", "30", "90")
+	page.Chosen = f.Area != "" || f.Within != dueWithin || f.Ended != dueEnded
 	return f
 }
 
