@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/subscription"
 )
 
@@ -29,13 +30,14 @@ const (
 // Order is the order of subscribers.
 type Order string
 
-// By expiry, those who expire next come first; of the expired, those who expired last; and those
-// who have no expiry yet come at the end. By plan, they are in the order of the plans' names.
-// Search results are in the order of the terms, and those in review by expiry.
+// By expiry, those who have no expiry yet come at the end, in both directions. By plan, they are in the
+// order of the plans' names, by price in that of the plans' prices, and of one plan by name. Search results
+// are in the order of the terms, and those in review by expiry.
 const (
 	ByExpiry Order = ""
 	ByName   Order = "name"
 	ByPlan   Order = "plan"
+	ByPrice  Order = "price"
 )
 
 // SubscriberFilter selects a page of subscribers. What is set combines.
@@ -52,12 +54,15 @@ type SubscriberFilter struct {
 	// Area is an area, in any case.
 	Area  string
 	Order Order
+	// Descending reverses the order.
+	Descending bool
 	// After is the Next of the page before.
 	After string
 	Limit int
 }
 
-// Source is what a store reads the rows of a list from. It also decides their order.
+// Source is what a store reads the rows of a list from. It also decides their order, which Descending
+// reverses where that is by name or by expiry.
 type Source string
 
 const (
@@ -86,6 +91,7 @@ type SubscriberQuery struct {
 	From, Until time.Time
 	Plan        string
 	Area        string // in its stored form
+	Descending  bool
 	After       Cursor
 	Last        Cursor // the last row to be scanned; zero is the end
 	Limit       int
@@ -116,7 +122,7 @@ func (svc *Service) Subscribers(ctx context.Context, operatorID int64, f Subscri
 	now := svc.now()
 	q := SubscriberQuery{
 		OperatorID: operatorID, Terms: Terms(f.Search), Status: f.Status, Now: now, Plan: f.Plan, Area: lowerASCII(f.Area),
-		From: now, Until: subscription.LastWithin(f.Within, now), Limit: pageSize(f.Limit) + 1,
+		From: now, Until: subscription.LastWithin(f.Within, now), Descending: f.Descending, Limit: pageSize(f.Limit) + 1,
 	}
 	if f.Ended >= 0 {
 		q.From = subscription.LastWithin(-f.Ended-1, now)
@@ -155,12 +161,12 @@ func (svc *Service) sources(ctx context.Context, q SubscriberQuery, order Order)
 		return places, nil
 	case order == ByName && q.Area != "":
 		return []place{{FromArea, q.Area}}, nil
-	case (order == ByName || order == ByPlan) && q.Plan != "":
+	case order != ByExpiry && q.Plan != "":
 		return []place{{FromPlan, q.Plan}}, nil
 	case order == ByName:
 		return []place{{source: FromNames}}, nil
-	case order == ByPlan:
-		return svc.planPlaces(ctx, q)
+	case order == ByPlan, order == ByPrice:
+		return svc.planPlaces(ctx, q, order)
 	}
 	for _, list := range []struct{ list, sorted place }{
 		{place{FromArea, q.Area}, place{FromAreaByExpiry, q.Area}}, {place{FromPlan, q.Plan}, place{FromPlanByExpiry, q.Plan}},
@@ -189,11 +195,17 @@ func withPending(q SubscriberQuery, places ...place) []place {
 	return places
 }
 
-// planPlaces lists the plans by name.
-func (svc *Service) planPlaces(ctx context.Context, q SubscriberQuery) ([]place, error) {
+// planPlaces lists the plans by name or by price.
+func (svc *Service) planPlaces(ctx context.Context, q SubscriberQuery, order Order) ([]place, error) {
 	plans, err := svc.store.PlanNames(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if order == ByPrice {
+		slices.SortStableFunc(plans, func(a, b PlanName) int { return cmp.Compare(a.Price.Paise(), b.Price.Paise()) })
+	}
+	if q.Descending {
+		slices.Reverse(plans)
 	}
 	var places []place
 	for _, plan := range plans {
@@ -202,8 +214,11 @@ func (svc *Service) planPlaces(ctx context.Context, q SubscriberQuery) ([]place,
 	return withPending(q, places...), nil
 }
 
-// PlanName is a plan's id and present name.
-type PlanName struct{ ID, Name string }
+// PlanName is a plan's id, present name and present price.
+type PlanName struct {
+	ID, Name string
+	Price    money.Amount
+}
 
 // PlanNames lists all plans by name, those that are sold no more included.
 func (svc *Service) PlanNames(ctx context.Context) ([]PlanName, error) {

@@ -1,8 +1,11 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"math"
+	"strings"
 	"time"
 
 	"github.com/coaxhq/coax/internal/money"
@@ -40,11 +43,12 @@ func sourceOf(q report.SubscriberQuery) listSource {
 	case report.FromTerms:
 		return listSource{`subscriber_terms t`, `t.term`, `t.term, t.subscriber_id`, termRows}
 	case report.FromNames:
-		return listSource{`subscriber_terms t`, `t.term`, `t.term, t.subscriber_id`, nameRows}
+		return listSource{`subscriber_terms t`, `t.term`, sorted(q, `t.term`, `t.subscriber_id`), nameRows}
 	case report.FromArea, report.FromPlan:
-		return listSource{`subscriber_lists t`, `t.name`, `t.name, t.subscriber_id`, listRows}
+		return listSource{`subscriber_lists t`, `t.name`, sorted(q, `t.name`, `t.subscriber_id`), listRows}
 	case report.FromAreaByExpiry, report.FromPlanByExpiry:
-		return listSource{`subscriber_lists t`, `''`, expiryOrder(q, ` + 0`), sortedRows}
+		// Without + 0 the planner would begin with all subscribers in that order.
+		return listSource{`subscriber_lists t`, `''`, sorted(q, `s.expires_at + 0`, `s.id`), sortedRows}
 	case report.FromReview:
 		// operator_id + 0 keeps the planner from the index by operator.
 		return listSource{`operations t`, `''`, `coalesce(s.expires_at, 0), s.id`, func(stmt *statement, q report.SubscriberQuery) {
@@ -57,7 +61,7 @@ func sourceOf(q report.SubscriberQuery) listSource {
 			stmt.add(` WHERE s.operator_id = ? AND s.expires_at IS NULL AND s.id > ?`, q.OperatorID, q.After.ID)
 		}}
 	}
-	return listSource{`subscribers s`, `''`, expiryOrder(q, ``), expiryRows}
+	return listSource{`subscribers s`, `''`, sorted(q, `s.expires_at`, `s.id`), expiryRows}
 }
 
 func readSubscriberRow(row Row) (report.Subscriber, error) {
@@ -157,12 +161,38 @@ func termRange(stmt *statement, q report.SubscriberQuery) {
 	}
 	stmt.add(` WHERE t.operator_id = ? AND t.kind = 'word' AND (t.term, t.subscriber_id) > (?, ?) AND t.term < ?`,
 		q.OperatorID, q.After.Text, q.After.ID, report.AfterPrefix(q.Value))
+	q.Descending = false // terms are in their own order
 	untilLast(stmt, `t.term`, q)
 }
 
 func nameRows(stmt *statement, q report.SubscriberQuery) {
-	stmt.add(` WHERE t.operator_id = ? AND t.kind = 'name' AND (t.term, t.subscriber_id) > (?, ?)`, q.OperatorID, q.After.Text, q.After.ID)
+	stmt.add(` WHERE t.operator_id = ? AND t.kind = 'name'`, q.OperatorID)
+	afterName(stmt, `t.term`, q)
 	untilLast(stmt, `t.term`, q)
+}
+
+// afterName begins after the query's cursor.
+func afterName(stmt *statement, column string, q report.SubscriberQuery) {
+	if q.Descending && q.After == (report.Cursor{}) {
+		return
+	}
+	stmt.add(` AND (`+column+`, t.subscriber_id) `+follows(q)+` (?, ?)`, q.After.Text, q.After.ID)
+}
+
+// follows is how the rows of a query compare with its cursor.
+func follows(q report.SubscriberQuery) string {
+	if q.Descending {
+		return `<`
+	}
+	return `>`
+}
+
+// sorted is the order by some columns, in the query's direction.
+func sorted(q report.SubscriberQuery, columns ...string) string {
+	if q.Descending {
+		return strings.Join(columns, ` DESC, `) + ` DESC`
+	}
+	return strings.Join(columns, `, `)
 }
 
 // listOf is the list that a source reads.
@@ -171,68 +201,75 @@ var listOf = map[report.Source]string{
 }
 
 func listRows(stmt *statement, q report.SubscriberQuery) {
-	stmt.add(` WHERE t.operator_id = ? AND t.list = ? AND t.value = ? AND (t.name, t.subscriber_id) > (?, ?)`,
-		q.OperatorID, listOf[q.Source], q.Value, q.After.Text, q.After.ID)
+	stmt.add(` WHERE t.operator_id = ? AND t.list = ? AND t.value = ?`, q.OperatorID, listOf[q.Source], q.Value)
+	afterName(stmt, `t.name`, q)
 	untilLast(stmt, `t.name`, q)
 }
 
 func untilLast(stmt *statement, column string, q report.SubscriberQuery) {
-	if q.Last != (report.Cursor{}) {
-		stmt.add(` AND (`+column+`, t.subscriber_id) <= (?, ?)`, q.Last.Text, q.Last.ID)
+	if q.Last == (report.Cursor{}) {
+		return
 	}
+	sign := `<=`
+	if q.Descending {
+		sign = `>=`
+	}
+	stmt.add(` AND (`+column+`, t.subscriber_id) `+sign+` (?, ?)`, q.Last.Text, q.Last.ID)
 }
 
-// sortedRows reads all of a list; the statement sorts it.
+// sortedRows reads all of a list; the statement sorts it. The status has the bounds of the expiry.
 func sortedRows(stmt *statement, q report.SubscriberQuery) {
 	stmt.add(` WHERE t.operator_id = ? AND t.list = ? AND t.value = ?`, q.OperatorID, listOf[q.Source], q.Value)
-	sign, from := direction(q)
-	if from != (report.Cursor{}) {
-		stmt.add(` AND (s.expires_at, s.id) `+sign+` (?, ?)`, from.Number, from.ID)
+	if q.After != (report.Cursor{}) {
+		stmt.add(` AND (s.expires_at, s.id) `+follows(q)+` (?, ?)`, q.After.Number, q.After.ID)
 	}
 	if q.Status == report.AnyStatus {
 		stmt.add(` AND s.expires_at IS NOT NULL`) // those follow from another source
 	}
 }
 
-// expiryOrder is the order by expiry. Where rows are sorted, what is added to the column keeps the
-// planner from beginning with all subscribers in that order.
-func expiryOrder(q report.SubscriberQuery, added string) string {
-	if q.Status == report.Expired {
-		return `s.expires_at` + added + ` DESC, s.id DESC`
+// expiryBounds are what a status leaves of all expiries: after from, and until the other, inclusive.
+func expiryBounds(q report.SubscriberQuery) (from, until report.Cursor) {
+	at := func(t time.Time) report.Cursor {
+		return report.Cursor{Number: t.UnixMilli(), ID: report.AfterPrefix("")}
 	}
-	return `s.expires_at` + added + `, s.id`
-}
-
-// direction is how rows follow a cursor by expiry, and the cursor that a page begins after. The bound
-// of a status is a cursor, too: a subscriber who expires now has expired.
-func direction(q report.SubscriberQuery) (sign string, from report.Cursor) {
-	from = q.After
-	bound := report.Cursor{Number: q.Now.UnixMilli(), ID: report.AfterPrefix("")}
+	until = report.Cursor{Number: math.MaxInt64}
 	switch q.Status {
+	case report.Active:
+		from = at(q.Now)
+	case report.Expiring:
+		from, until = at(q.Now), at(q.Until)
 	case report.Expired:
-		if from == (report.Cursor{}) || from.Number > bound.Number {
-			from = bound
-		}
-		return `<`, from
+		until = at(q.Now)
 	case report.FallingDue:
-		bound.Number = q.From.UnixMilli()
-	case report.AnyStatus:
-		return `>`, from
+		from, until = at(q.From), at(q.Until)
 	}
-	if from.Number <= bound.Number && (from.Number < bound.Number || from.ID < bound.ID) {
-		from = bound
-	}
-	return `>`, from
+	return from, until
 }
 
+func compareExpiry(a, b report.Cursor) int {
+	return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.ID, b.ID))
+}
+
+// expiryRows reads a range of the index by expiry. The cursor replaces the bound where it is within.
 func expiryRows(stmt *statement, q report.SubscriberQuery) {
-	sign, from := direction(q)
-	stmt.add(` WHERE s.operator_id = ? AND (s.expires_at, s.id) `+sign+` (?, ?)`, q.OperatorID, from.Number, from.ID)
-	if q.Status == report.Expiring || q.Status == report.FallingDue {
-		stmt.add(` AND s.expires_at <= ?`, q.Until.UnixMilli())
+	from, until := expiryBounds(q)
+	last := `<=`
+	switch {
+	case q.After == (report.Cursor{}):
+	case !q.Descending && compareExpiry(q.After, from) > 0:
+		from = q.After
+	case q.Descending && compareExpiry(q.After, until) < 0:
+		until, last = q.After, `<`
 	}
-	if q.Last != (report.Cursor{}) {
-		stmt.add(` AND (s.expires_at, s.id) `+sign+`= (?, ?)`, q.Last.Number, q.Last.ID)
+	stmt.add(` WHERE s.operator_id = ? AND (s.expires_at, s.id) > (?, ?) AND (s.expires_at, s.id) `+last+` (?, ?)`,
+		q.OperatorID, from.Number, from.ID, until.Number, until.ID)
+	switch {
+	case q.Last == (report.Cursor{}):
+	case q.Descending:
+		stmt.add(` AND (s.expires_at, s.id) >= (?, ?)`, q.Last.Number, q.Last.ID)
+	default:
+		stmt.add(` AND (s.expires_at, s.id) <= (?, ?)`, q.Last.Number, q.Last.ID)
 	}
 }
 
@@ -288,8 +325,13 @@ func (db *Store) SubscriberAreas(ctx context.Context, operatorID int64, limit in
 
 // PlanNames lists all plans by name.
 func (db *Store) PlanNames(ctx context.Context) ([]report.PlanName, error) {
-	rows, err := db.engine.Read(ctx).Query(`SELECT id, name FROM plans ORDER BY lower(name COLLATE "C"), id COLLATE "C"`)
-	return Collect(rows, err, func(row Row) (p report.PlanName, err error) { return p, row.Scan(&p.ID, &p.Name) })
+	rows, err := db.engine.Read(ctx).Query(`SELECT id, name, price_paise FROM plans ORDER BY lower(name COLLATE "C"), id COLLATE "C"`)
+	return Collect(rows, err, func(row Row) (p report.PlanName, err error) {
+		var price int64
+		err = row.Scan(&p.ID, &p.Name, &price)
+		p.Price = money.Paise(price)
+		return p, err
+	})
 }
 
 // CountSubscribers counts an operator's subscribers, each once: the ranges of expiries do not

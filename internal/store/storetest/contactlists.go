@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/subscription"
@@ -76,7 +77,7 @@ func filtersCombine(h *harness) {
 	plans := []subscription.Plan{s.plan}
 	for _, id := range []string{"ZED-1", "ALPHA-1"} {
 		plan := s.plan
-		plan.ID, plan.Name = id, map[string]string{"ZED-1": "a first", "ALPHA-1": "Z last"}[id]
+		plan.ID, plan.Name, plan.Price = id, map[string]string{"ZED-1": "a first", "ALPHA-1": "Z last"}[id], map[string]money.Amount{"ZED-1": money.Paise(700_00), "ALPHA-1": money.Paise(5_00)}[id]
 		plan, err := s.SetPlan(h.Context(), staffAction("plan set"), plan)
 		h.must(err)
 		plans = append(plans, plan)
@@ -123,7 +124,7 @@ func filtersCombine(h *harness) {
 		f := report.SubscriberFilter{
 			Status: []report.StatusFilter{report.AnyStatus, report.Active, report.Expiring, report.Expired, report.FallingDue}[random.IntN(5)],
 			Within: random.IntN(10), Ended: random.IntN(8) - 1,
-			Order:  []report.Order{report.ByExpiry, report.ByName, report.ByPlan}[random.IntN(3)],
+			Order: []report.Order{report.ByExpiry, report.ByName, report.ByPlan, report.ByPrice}[random.IntN(4)], Descending: random.IntN(2) == 0,
 			Search: []string{"", "", "asha", "lake 98", "98"}[random.IntN(5)],
 			Area:   []string{"", "ward 1", "HILL", "nowhere"}[random.IntN(4)],
 		}
@@ -185,8 +186,12 @@ func selects(f report.SubscriberFilter, s report.Subscriber) bool {
 
 // ordered compares subscribers in the order of a filter.
 func ordered(f report.SubscriberFilter) func(a, b report.Subscriber) int {
+	direction := 1
+	if f.Descending {
+		direction = -1
+	}
 	byName := func(a, b report.Subscriber) int {
-		return cmp.Or(cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)), cmp.Compare(a.ID, b.ID))
+		return direction * cmp.Or(cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)), cmp.Compare(a.ID, b.ID))
 	}
 	return func(a, b report.Subscriber) int {
 		switch {
@@ -195,13 +200,11 @@ func ordered(f report.SubscriberFilter) func(a, b report.Subscriber) int {
 		case a.Expires.IsZero() != b.Expires.IsZero():
 			return map[bool]int{true: 1, false: -1}[a.Expires.IsZero()]
 		case f.Order == report.ByPlan:
-			return cmp.Or(cmp.Compare(strings.ToLower(a.PlanName), strings.ToLower(b.PlanName)), byName(a, b))
+			return cmp.Or(direction*cmp.Compare(strings.ToLower(a.PlanName), strings.ToLower(b.PlanName)), byName(a, b))
+		case f.Order == report.ByPrice:
+			return cmp.Or(direction*cmp.Compare(a.Price.Paise(), b.Price.Paise()), byName(a, b))
 		}
-		order := cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.ID, b.ID))
-		if f.Status == report.Expired {
-			return -order
-		}
-		return order
+		return direction * cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.ID, b.ID))
 	}
 }
 

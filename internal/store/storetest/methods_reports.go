@@ -102,8 +102,11 @@ func (w *methodCaller) subscriberLists() {
 			for _, q.Area = range []string{"", "lake road"} {
 				w.must(first(w.ListSubscribers(w.Context(), q)))
 				cut := q
-				cut.Last = report.Cursor{Text: "zzz", ID: "1", Number: w.filled.Now.UnixMilli()}
 				cut.After = report.Cursor{Text: "a", ID: "1", Number: 1}
+				cut.Last = report.Cursor{Text: "zzz", ID: "1", Number: w.filled.Now.UnixMilli()}
+				if q.Descending {
+					cut.After, cut.Last = cut.Last, cut.After
+				}
 				w.must(first(w.ListSubscribers(w.Context(), cut)))
 			}
 		}
@@ -124,10 +127,12 @@ func (w *methodCaller) eachSource(list func(report.SubscriberQuery)) {
 				values = []string{w.plan.ID}
 			}
 			for _, q.Value = range values {
-				list(q)
-				if slices.Contains(scanned, q.Source) {
-					_, _, _, err := w.SubscriberAtOffset(w.Context(), q, 20)
-					w.must(err)
+				for _, q.Descending = range []bool{false, true} {
+					list(q)
+					if slices.Contains(scanned, q.Source) {
+						_, _, _, err := w.SubscriberAtOffset(w.Context(), q, 20)
+						w.must(err)
+					}
 				}
 			}
 			q.Terms = nil

@@ -140,7 +140,7 @@ func standings(h *harness) {
 	s.listed("within one day", report.SubscriberFilter{Status: report.Expiring, Within: 1})
 	s.listed("within fifteen days by name", report.SubscriberFilter{Status: report.Expiring, Within: 15, Order: report.ByName}, "100003", "100002", "100001")
 	s.listed("everybody by plan", report.SubscriberFilter{Order: report.ByPlan}, "100004", "100003", "100002", "100001", "100005", "100006", "100007")
-	s.listed("expired, the last first", report.SubscriberFilter{Status: report.Expired}, "100005", "100006")
+	s.listed("expired, the last first", report.SubscriberFilter{Status: report.Expired, Descending: true}, "100005", "100006")
 	s.listed("in review", report.SubscriberFilter{Status: report.InReview}, "100007", "100006")
 	s.listed("in review, by a word", report.SubscriberFilter{Status: report.InReview, Search: "fox"}, "100006")
 

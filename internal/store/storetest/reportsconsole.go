@@ -179,8 +179,8 @@ func reportTenancy(h *harness) {
 	service, ctx, id := s.service(noon), s.Context(), s.operator.ID
 	for _, standing := range []report.StatusFilter{report.AnyStatus, report.Active, report.Expiring, report.Expired, report.InReview, report.FallingDue} {
 		for _, search := range []string{"", "a", "asha", "98", "2", "200001", "9800000002", "asha sharma"} {
-			for _, order := range []report.Order{report.ByExpiry, report.ByName, report.ByPlan} {
-				f := report.SubscriberFilter{Status: standing, Search: search, Order: order, Within: 15}
+			for i, order := range []report.Order{report.ByExpiry, report.ByName, report.ByPlan, report.ByExpiry, report.ByName, report.ByPrice} {
+				f := report.SubscriberFilter{Status: standing, Search: search, Order: order, Descending: i > 2, Within: 15}
 				for _, after := range []string{"", report.Cursor{Number: 1, Text: "a", ID: "1"}.String()} {
 					f.After = after
 					page, err := service.Subscribers(ctx, id, f)

@@ -43,6 +43,7 @@ func subscribersInParts(h *harness) {
 		"two words": {Search: "asha sha"}, "no such pair": {Search: "asha zzz"}, "of the expired": {Search: "s", Status: report.Expired},
 		"of who expires": {Search: "98", Status: report.Expiring, Within: 2}, "active by name": {Status: report.Active, Order: report.ByName},
 		"one word": {Search: "a"}, "all by name": {Order: report.ByName}, "by expiry": {Status: report.Expired},
+		"from the last name": {Status: report.Active, Order: report.ByName, Descending: true}, "from the last expiry": {Descending: true},
 	} {
 		read := func(rows, limit int) (ids []string) {
 			f.After, f.Limit = "", limit

@@ -104,7 +104,7 @@ var expiryLists = map[string]report.SubscriberFilter{
 	"3":       {Status: report.Expiring, Within: 3, Limit: offered},
 	"7":       {Status: report.Expiring, Within: 7, Limit: offered},
 	"15":      {Status: report.Expiring, Within: 15, Limit: offered},
-	"expired": {Status: report.Expired, Limit: offered},
+	"expired": {Status: report.Expired, Descending: true, Limit: offered},
 }
 
 func (p panel) showBulk(v *web.Visit) error {

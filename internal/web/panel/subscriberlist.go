@@ -2,6 +2,7 @@ package panel
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/coaxhq/coax/internal/report"
@@ -19,13 +20,15 @@ type subscribersPage struct {
 	Plans  []look.Choice
 	Areas  []look.Choice
 	Views  []view
-	// Sorts are the headers that the list can be sorted by; none while it is searched.
-	Sorts map[string]sortLink
-	Rows  []row
-	Pager web.Pager
-	Cut   bool   // the search is not complete; the next page continues it
-	Empty bool   // there is no subscriber yet
-	Bulk  string // URL for renewing all listed subscribers
+	// Sorts are the headers that the list can be sorted by; none while it is searched. Orders are the same
+	// for a phone, which shows no headers.
+	Sorts  map[string]sortLink
+	Orders []look.Choice
+	Rows   []row
+	Pager  web.Pager
+	Cut    bool   // the search is not complete; the next page continues it
+	Empty  bool   // there is no subscriber yet
+	Bulk   string // URL for renewing all listed subscribers
 	links
 }
 
@@ -36,8 +39,20 @@ type sortLink struct {
 	Aria string
 }
 
-// sortOrders are the values of the query's sort.
-var sortOrders = map[string]report.Order{"name": report.ByName, "expiry": report.ByExpiry, "plan": report.ByPlan}
+// sortOrders are the values of the query's sort; descends before one reverses it.
+var sortOrders = map[string]report.Order{"name": report.ByName, "expiry": report.ByExpiry, "plan": report.ByPlan, "price": report.ByPrice}
+
+const descends = "-"
+
+// orderChoices are the orders of the list as choices.
+func orderChoices(v *web.Visit) []look.Choice {
+	return []look.Choice{
+		{Value: "name", Text: v.T("By name")}, {Value: "-name", Text: v.T("By name, from the last")},
+		{Value: "expiry", Text: v.T("By expiry")}, {Value: "-expiry", Text: v.T("By expiry, latest first")},
+		{Value: "plan", Text: v.T("By plan")}, {Value: "-plan", Text: v.T("By plan, from the last")},
+		{Value: "price", Text: v.T("By price")}, {Value: "-price", Text: v.T("By price, highest first")},
+	}
+}
 
 // subscriberFilter reads the filters of the list. It reports false for a view that does not exist.
 func (p panel) subscriberFilter(v *web.Visit, page *subscribersPage) (f report.SubscriberFilter, known bool) {
@@ -51,17 +66,17 @@ func (p panel) subscriberFilter(v *web.Visit, page *subscribersPage) (f report.S
 			f.Status, f.Within = one.standing, one.within
 		}
 	}
-	order, chosen := sortOrders[page.Sort]
+	name, descending := strings.CutPrefix(page.Sort, descends)
+	order, chosen := sortOrders[name]
 	switch {
 	case chosen:
-		f.Order = order
+		f.Order, f.Descending = order, descending
 	case f.Status == report.AnyStatus || f.Status == report.Active:
 		page.Sort, f.Order = "name", report.ByName
+	case f.Status == report.Expired: // those who expired last come first
+		page.Sort, f.Order, f.Descending = descends+"expiry", report.ByExpiry, true
 	default:
 		page.Sort, f.Order = "expiry", report.ByExpiry
-	}
-	if f.Status == report.InReview {
-		page.Sort = "expiry"
 	}
 	return f, known
 }
@@ -92,6 +107,9 @@ func (p panel) subscribers(v *web.Visit) error {
 	page.links = linksOf(v, "/panel/subscribers", found.Next)
 	page.links.Print = v.FilterURL("/panel/subscribers/list/due", "q", "", "show", "", "sort", "", "plan", "")
 	page.Pager, page.Sorts = page.links.Pager, sortLinks(v, page, filter)
+	if filter.Status != report.InReview {
+		page.Orders = orderChoices(v)
+	}
 	if v.ByHTMX() {
 		return v.ShowPart("panel/subscribers", "list", page)
 	}
@@ -109,14 +127,14 @@ func sortLinks(v *web.Visit, page subscribersPage, f report.SubscriberFilter) ma
 	}
 	all := map[string]sortLink{}
 	for name := range sortOrders {
-		link := sortLink{v.FilterURL("/panel/subscribers", "sort", name), "none"}
-		if name == page.Sort {
-			link.Aria = "ascending"
-			if name == "expiry" && f.Status == report.Expired {
-				link.Aria = "descending"
-			}
+		next, aria := name, "none"
+		switch page.Sort {
+		case name:
+			next, aria = descends+name, "ascending"
+		case descends + name:
+			aria = "descending"
 		}
-		all[name] = link
+		all[name] = sortLink{v.FilterURL("/panel/subscribers", "sort", next), aria}
 	}
 	return all
 }
