@@ -120,6 +120,8 @@ type Progress struct {
 	// Outstanding is the quoted price of the rows that are not settled; Charged and Held
 	// are the amounts of their operations.
 	Outstanding, Charged, Held money.Amount
+	// Cheapest is the lowest quoted price of a queued row.
+	Cheapest money.Amount
 }
 
 // Settled counts the rows that are neither queued nor running.
@@ -133,12 +135,13 @@ func (p Progress) Percent() int {
 	return 100 * p.Settled() / p.Rows
 }
 
-// Add adds rows of one state, with the sums of their quotes and of their operations'
-// amounts.
-func (p *Progress) Add(state RowState, rows int, quoted, amount money.Amount) {
+// Add adds rows of one state, with their lowest quote and the sums of their quotes and of their
+// operations' amounts.
+func (p *Progress) Add(state RowState, rows int, cheapest, quoted, amount money.Amount) {
 	p.Rows += rows
 	switch state {
 	case RowQueued:
+		p.Cheapest = cheapest
 		p.Queued += rows
 		p.Outstanding = p.Outstanding.Add(quoted)
 	case RowRunning:

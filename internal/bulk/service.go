@@ -256,6 +256,8 @@ type Check struct {
 	Wallet money.Amount
 	// Shortfall is what the wallet lacks for all rows that are still to run.
 	Shortfall money.Amount
+	// Uncovered: the wallet covers none of the rows that are to run.
+	Uncovered bool
 }
 
 // Check reads a job and compares it with the present wallet.
@@ -272,6 +274,7 @@ func (s *Service) Check(ctx context.Context, operatorID int64, id string) (Check
 	if lacks := job.Progress.Outstanding.Sub(wallet); lacks.IsPositive() {
 		check.Shortfall = lacks
 	}
+	check.Uncovered = job.Progress.Queued > 0 && wallet.Less(job.Progress.Cheapest)
 	return check, nil
 }
 

@@ -33,7 +33,7 @@ func TestPrepare_ChecksRows(t *testing.T) {
 		if got, want := summary(rows), "queued, queued, queued, refused SUBSCRIBER_NOT_FOUND, refused DUPLICATE_REQUEST, refused INVALID_PLAN"; got != want {
 			t.Errorf("checked as %s; want %s", got, want)
 		}
-		want := bulk.Progress{Rows: 6, Queued: 3, Refused: 3, Outstanding: money.Paise(199_00 + 199_00 + 349_00)}
+		want := bulk.Progress{Rows: 6, Queued: 3, Refused: 3, Outstanding: money.Paise(199_00 + 199_00 + 349_00), Cheapest: money.Paise(199_00)}
 		if job.Progress != want || job.State != bulk.Draft || job.Title != "list" {
 			t.Errorf("the draft is %+v; want %+v", job, want)
 		}

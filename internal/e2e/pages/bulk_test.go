@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/e2e"
 	"github.com/coaxhq/coax/internal/login"
+	"github.com/coaxhq/coax/internal/money"
 )
 
 // A list that was checked before another one was started is checked again with one click. Who was
@@ -139,4 +141,32 @@ func TestBulkRenewal_FromExportOfSubscribers(t *testing.T) {
 	hindi := b.Get(export+"csv").Shows(t, http.StatusOK, "प्लान").Body
 	b.Post("/account/language", url.Values{"language": {"en"}, "back": {"/panel/"}}).RedirectsTo(t, "/panel/")
 	upload("hindi.csv", hindi, 4)
+}
+
+// What the wallet covers no row of cannot be started: the page says why, and leads to the money. If it
+// covers one row, it can be.
+func TestBulk_UncoveredDraftCannotBeStarted(t *testing.T) {
+	t.Parallel()
+	w := e2e.NewEnv(t)
+	me, ids := w.NewSubscribers(2)
+	b := w.SignIn(t, w.Demo.Operator)
+	holds := func(paise int64) {
+		t.Helper()
+		if _, err := w.Admin.Adjust(t.Context(), me.OperatorID, money.Paise(paise-w.WalletPaise(me)[0]), "for a test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := fmt.Sprintf("subscriber_id,plan_id\n%s,BASIC-1\n%s,FAMILY-1\n", ids[0], ids[1])
+	holds(198_99)
+	job := b.Upload("/panel/bulk", "file", "list.csv", file).Location
+	page := b.Get(job).Shows(t, http.StatusOK, "The wallet is ₹349.01 short.", "It covers none of the rows, so nothing can be started. Add money first.", `href="/panel/add-money"`)
+	button := regexp.MustCompile(`<button class="button button-primary" type="submit"( disabled)?>.*?Renew 2 subscribers`)
+	if found := button.FindStringSubmatch(page.Body); found == nil || found[1] == "" {
+		t.Errorf("the button that starts it is %q; want it disabled", found)
+	}
+	holds(199_00)
+	page = b.Get(job).Shows(t, http.StatusOK, "Rows are renewed in order until the wallet is used up.")
+	if found := button.FindStringSubmatch(page.Body); found == nil || found[1] != "" {
+		t.Errorf("the button that starts it is %q; want it enabled", found)
+	}
 }

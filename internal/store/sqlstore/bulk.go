@@ -163,16 +163,16 @@ func (db *Store) BulkDrafts(ctx context.Context, operatorID int64, since time.Ti
 // adds the counts to their jobs.
 func addBulkProgress(from Querier, jobs []bulk.Job, condition string, args ...any) error {
 	rows, err := from.Query(`
-		SELECT job_id, state, count(*), sum(quoted_paise)::bigint, sum(amount_paise)::bigint FROM bulk_rows
+		SELECT job_id, state, count(*), min(quoted_paise), sum(quoted_paise)::bigint, sum(amount_paise)::bigint FROM bulk_rows
 		 WHERE `+condition+` GROUP BY job_id, state`, args...)
 	_, err = Collect(rows, err, func(row Row) (struct{}, error) {
 		var id string
 		var state bulk.RowState
 		var count int
-		var quoted, amount int64
-		err := row.Scan(&id, &state, &count, &quoted, &amount)
+		var cheapest, quoted, amount int64
+		err := row.Scan(&id, &state, &count, &cheapest, &quoted, &amount)
 		if i := slices.IndexFunc(jobs, func(j bulk.Job) bool { return j.ID == id }); i >= 0 {
-			jobs[i].Progress.Add(state, count, money.Paise(quoted), money.Paise(amount))
+			jobs[i].Progress.Add(state, count, money.Paise(cheapest), money.Paise(quoted), money.Paise(amount))
 		}
 		return struct{}{}, err
 	})
