@@ -58,7 +58,14 @@ func TestPayments_AnnouncedMatchedAndCredited(t *testing.T) {
 		t.Helper()
 		owner.Post("/panel/add-money", announcementForm(w, amount, method, reference)).RedirectsTo(t, "/panel/add-money")
 	}
+	calm := func(want bool) {
+		t.Helper()
+		if page := staff.Get("/console/"); strings.Contains(page.Body, "No action needed.") != want {
+			t.Errorf("the console's home says that no action is needed: %t; want %t\n%s", !want, want, plainText(page.Body))
+		}
+	}
 	balance("10000.00")
+	calm(true)
 	offered := owner.Get("/panel/add-money?amount=5,000").Shows(t, http.StatusOK, "50100000012345", "DEMO0000001", "democable@demobank", `class="qr"`, `href="upi://pay?pa=democable@demobank`, "am=5000.00", "it pays ₹5,000.00 with", "UPI QR code for ₹5,000.00")
 	code := offered.HiddenFields().Get("code")
 	if again := owner.Get("/panel/add-money").Shows(t, http.StatusOK, code).HiddenFields().Get("code"); again != code {
@@ -68,6 +75,7 @@ func TestPayments_AnnouncedMatchedAndCredited(t *testing.T) {
 	form.Set("code", code)
 	owner.Post("/panel/add-money", form).RedirectsTo(t, "/panel/add-money")
 	owner.Post("/panel/add-money", form).RedirectsTo(t, "/panel/add-money") // sent twice
+	calm(false)
 	owner.Get("/panel/add-money").Shows(t, http.StatusOK, "This payment was announced before.", code, "631245678901")
 	if next := owner.Get("/panel/add-money").HiddenFields().Get("code"); next == code {
 		t.Errorf("%q is offered after it was used", next)

@@ -258,7 +258,7 @@ type consoleSums struct {
 func (c consoleSums) get(path string) e2e.Page { return c.b.Get(path).Shows(c.t, http.StatusOK) }
 
 func (c consoleSums) home() {
-	figures := stats(c.t, c.get("/console/"), 7)
+	figures := stats(c.t, c.get("/console/"), 8)
 	var balance, held int64
 	operators, active := 0, 0
 	for _, o := range c.books.operators {
@@ -272,13 +272,23 @@ func (c consoleSums) home() {
 	}
 	reviews := c.books.sum(func(o booksOperation) bool { return o.state == "needs_review" }).count
 	c.same("console, in review", number(c.t, figures[1].value), reviews)
-	c.same("console, operators", []int{number(c.t, figures[4].value), number(c.t, figures[4].note)}, []int{operators, active})
-	c.same("console, subscribers", number(c.t, figures[5].value), len(c.books.subscribers))
-	c.same("console, wallets", []int64{paise(c.t, figures[6].value), paise(c.t, figures[6].note)}, []int64{balance, held})
+	c.same("console, operators", []int{number(c.t, figures[5].value), number(c.t, figures[5].note)}, []int{operators, active})
+	c.same("console, subscribers", number(c.t, figures[6].value), len(c.books.subscribers))
+	c.same("console, wallets", []int64{paise(c.t, figures[7].value), paise(c.t, figures[7].note)}, []int64{balance, held})
 
 	queue := c.get("/console/review")
 	c.same("review queue", number(c.t, stats(c.t, queue, 4)[0].value), reviews)
-	c.same("rows of the review queue", len(table(c.t, queue, 0)), reviews)
+	c.same("rows of the review queue", len(walk(c.t, c.b, "/console/review")), reviews)
+
+	announced := c.books.announcements(0)
+	c.same("console, announced payments", []int64{int64(number(c.t, figures[4].value)), paise(c.t, figures[4].note)}, []int64{int64(announced.count), announced.paise})
+	money := stats(c.t, c.get("/console/payments"), 2)
+	c.same("money in", totals{number(c.t, money[0].value), paise(c.t, money[1].value)}, announced)
+	var rows totals
+	for _, row := range walk(c.t, c.b, "/console/payments") {
+		rows.count, rows.paise = rows.count+1, rows.paise+paise(c.t, row[3])
+	}
+	c.same("money in, rows", rows, announced)
 }
 
 func (c consoleSums) operators() {

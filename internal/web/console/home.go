@@ -2,6 +2,7 @@ package console
 
 import (
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/web"
 )
@@ -20,6 +21,9 @@ type homePage struct {
 	Waiting []proposal
 	// Reversals is how many wait for a person.
 	Reversals int
+	// Payments counts the announced payments that are open, PaymentSum adds them up.
+	Payments   int
+	PaymentSum money.Amount
 	// Low are the first operators with a low balance, lowest first; LowCount is the number of all. LowLater: what
 	// falls due is added up after the page.
 	Low      []report.Account
@@ -31,7 +35,7 @@ type homePage struct {
 
 // Calm reports whether nothing needs attention.
 func (p homePage) Calm() bool {
-	return len(p.Waiting) == 0 && p.Reversals == 0 && p.Totals.NeedPerson == 0 && p.Totals.OpenExceptions == 0 &&
+	return len(p.Waiting) == 0 && p.Reversals == 0 && p.Payments == 0 && p.Totals.NeedPerson == 0 && p.Totals.OpenExceptions == 0 &&
 		p.Totals.MissingAddons == 0 && p.Health.Well
 }
 
@@ -64,6 +68,9 @@ func (c console) home(v *web.Visit) error {
 	service := c.service(v)
 	open, err := service.Proposals(v.Context(), admin.ProposalFilter{Open: true, Limit: proposalRows})
 	if err != nil {
+	if data.Payments, data.PaymentSum, err = service.OpenAnnouncements(v.Context()); err != nil {
+		return err
+	}
 		return err
 	}
 	if data.Waiting, err = c.seen(v, open); err != nil {

@@ -31,7 +31,7 @@ func (c console) paymentRoutes() []web.Route {
 		return web.Route{Method: http.MethodGet, Path: path, Area: web.Console, Allow: everyone, Handle: handle}
 	}
 	menu := get(paymentsPath, c.payments)
-	menu.Menu, menu.Icon = look.Text("Money in"), "indian-rupee"
+	menu.Menu, menu.Icon, menu.Keys = look.Text("Money in"), "indian-rupee", "g i"
 	return []web.Route{
 		menu,
 		get(paymentsPath+"/{id}", c.showAnnouncement),

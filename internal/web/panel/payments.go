@@ -24,7 +24,7 @@ const addMoneyPath = "/panel/add-money"
 // they have paid.
 func (p panel) paymentRoutes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Path: addMoneyPath, Area: web.Panel, Allow: everyone, Menu: look.Text("Add money"), Icon: "wallet", Handle: p.showAddMoney},
+		{Method: http.MethodGet, Path: addMoneyPath, Area: web.Panel, Allow: everyone, Keys: "g a", Menu: look.Text("Add money"), Icon: "wallet", Handle: p.showAddMoney},
 		{Method: http.MethodPost, Path: addMoneyPath, Area: web.Panel, Allow: counters, Handle: p.announce},
 		{Method: http.MethodGet, Path: addMoneyPath + "/{id}/withdraw", Area: web.Panel, Allow: counters, Handle: p.confirmWithdrawal},
 		{Method: http.MethodPost, Path: addMoneyPath + "/{id}/withdraw", Area: web.Panel, Allow: counters, Form: addMoneyPath, Handle: p.withdrawAnnouncement},
