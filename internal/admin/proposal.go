@@ -349,6 +349,8 @@ type ProposalFilter struct {
 	OperatorID int64
 	// Open leaves out what was decided. Some of the rest may have lapsed: see Proposal.At.
 	Open bool
+	// Before is the id of the proposal that the list continues after; zero begins it.
+	Before int64
 	// Limit is how many are listed at most.
 	Limit int
 }

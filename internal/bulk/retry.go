@@ -104,7 +104,7 @@ func (s *Service) Outdated(ctx context.Context, job Job) (why, err error) {
 	if s.now().Sub(job.CreatedAt) > draftLifetime {
 		return errExpired, nil
 	}
-	latest, err := s.store.BulkJobs(ctx, job.OperatorID, 1)
+	latest, err := s.store.BulkJobs(ctx, job.OperatorID, time.Time{}, 1)
 	if err == nil && len(latest) > 0 && latest[0].StartedAt.After(job.CreatedAt) {
 		return ErrOutdated, nil
 	}

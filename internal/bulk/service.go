@@ -368,8 +368,8 @@ func (s *Service) read(ctx context.Context, operatorID int64, id string) (Job, e
 }
 
 // Jobs reads an operator's latest jobs, newest first, without drafts.
-func (s *Service) Jobs(ctx context.Context, operatorID int64, limit int) ([]Job, error) {
-	return s.store.BulkJobs(ctx, operatorID, limit)
+func (s *Service) Jobs(ctx context.Context, operatorID int64, before time.Time, limit int) ([]Job, error) {
+	return s.store.BulkJobs(ctx, operatorID, before, limit)
 }
 
 // Drafts reads an operator's latest drafts that can still be started, newest first.

@@ -183,7 +183,7 @@ func TestStart_Refusals(t *testing.T) {
 				t.Errorf("%s by another operator: %v; want that there is none", what, err)
 			}
 		}
-		if jobs, err := service.Jobs(t.Context(), env.operator.ID, 10); err != nil || len(jobs) != 1 || jobs[0].ID != first.ID || jobs[0].Progress.Done != 1 {
+		if jobs, err := service.Jobs(t.Context(), env.operator.ID, time.Time{}, 10); err != nil || len(jobs) != 1 || jobs[0].ID != first.ID || jobs[0].Progress.Done != 1 {
 			t.Errorf("the operator's jobs are %+v, %v", jobs, err)
 		}
 	})

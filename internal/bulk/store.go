@@ -44,7 +44,7 @@ type Store interface {
 	// BulkJob reads one of an operator's jobs; BulkJobs the latest started ones, newest
 	// first.
 	BulkJob(ctx context.Context, operatorID int64, id string) (job Job, found bool, err error)
-	BulkJobs(ctx context.Context, operatorID int64, limit int) ([]Job, error)
+	BulkJobs(ctx context.Context, operatorID int64, before time.Time, limit int) ([]Job, error)
 
 	// BulkDrafts reads an operator's latest drafts that were made after a moment, newest
 	// first.

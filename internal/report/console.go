@@ -127,6 +127,23 @@ func (r Review) Age(now time.Time) time.Duration { return now.Sub(r.ReviewSince)
 func (r Review) Overdue(now time.Time) bool { return r.Age(now) > day }
 
 // Reviews reads the operations in review, the longest first.
-func (svc *Service) Reviews(ctx context.Context, limit int) ([]Review, error) {
-	return svc.store.ReviewQueue(ctx, pageSize(limit))
+func (svc *Service) Reviews(ctx context.Context, after string, limit int) (ReviewPage, error) {
+	var found ReviewPage
+	place, err := ParseCursor(after)
+	if err != nil {
+		return found, err
+	}
+	limit = pageSize(limit)
+	rows, err := svc.store.ReviewQueue(ctx, place, limit+1)
+	if err != nil {
+		return found, fmt.Errorf("read the review queue: %w", err)
+	}
+	found.Rows, found.Next = page(rows, limit, func(r Review) Cursor { return Cursor{Number: r.ReviewSince.UnixMilli(), ID: r.ID} })
+	return found, nil
+}
+
+// ReviewPage is a page of the review queue; Next is empty on the last one.
+type ReviewPage struct {
+	Rows []Review
+	Next string
 }

@@ -81,7 +81,7 @@ type Store interface {
 	// SystemTotals counts the data of the whole service.
 	SystemTotals(ctx context.Context) (Totals, error)
 	// ReviewQueue reads the operations in review, the longest first.
-	ReviewQueue(ctx context.Context, limit int) ([]Review, error)
+	ReviewQueue(ctx context.Context, after Cursor, limit int) ([]Review, error)
 	// CommissionSums adds up, by plan, the commission of an operator's operations that
 	// succeeded from one moment until before another, without those that were reversed in that time.
 	// It reads each of them.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -11,6 +12,18 @@ type Pager struct {
 	// First: Prev leads to the list's first page, because the URL of the page before
 	// this one is not known.
 	First bool
+	// From and To are the numbers of the rows on this page of Total; zero where that is not known.
+	From, To, Total int
+}
+
+// At adds the id of the list on its page to the pager's URLs.
+func (p Pager) At(id string) Pager {
+	for _, step := range []*string{&p.Prev, &p.Next} {
+		if *step != "" {
+			*step += "#" + id
+		}
+	}
+	return p
 }
 
 // PageRows is how many rows a page of a list has.
@@ -26,13 +39,16 @@ const (
 // Pager returns the pager of this page of a list, with the page's filters; next is the
 // cursor of the next page, or empty. A cursor only leads forward, so the URL carries the
 // cursors of the latest pages before this one (the trail).
-func (v *Visit) Pager(next string) Pager {
+func (v *Visit) Pager(next string) Pager { return v.PagerOf(v.R.URL.Path, next) }
+
+// PagerOf is Pager for the page at a path, which a refused form shows as well.
+func (v *Visit) PagerOf(path, next string) Pager {
 	after, trail := v.Query("after"), v.Query("trail")
 	if len(trail) > longestTrail {
 		trail = ""
 	}
 	step := func(after, trail string) string {
-		return v.FilterURL(v.R.URL.Path, "after", after, "trail", trail)
+		return v.FilterURL(path, "after", after, "trail", trail)
 	}
 	var pager Pager
 	if next != "" {
@@ -51,6 +67,25 @@ func (v *Visit) Pager(next string) Pager {
 		pager.Prev = step(trail[last+len(trailMark):], trail[:last])
 	}
 	return pager
+}
+
+// PageOf returns a page of a list that was read as a whole, with its pager. The cursor is the number of
+// rows before the page. The row with the index must is on the page; none has to be if it is below zero.
+func PageOf[T any](v *Visit, path string, all []T, must int) ([]T, Pager) {
+	from, _ := strconv.Atoi(v.Query("after"))
+	if must >= 0 {
+		from = must / PageRows * PageRows
+	}
+	if from < 0 || from >= len(all) {
+		from = 0
+	}
+	to, next := min(from+PageRows, len(all)), ""
+	if to < len(all) {
+		next = strconv.Itoa(to)
+	}
+	pager := v.PagerOf(path, next)
+	pager.From, pager.To, pager.Total = from+1, to, len(all)
+	return all[from:to], pager
 }
 
 // FilterURL returns a URL with this page's filters, some of them replaced: names and

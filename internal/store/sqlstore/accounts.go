@@ -82,12 +82,12 @@ func (db *Store) SystemTotals(ctx context.Context) (report.Totals, error) {
 }
 
 // ReviewQueue reads the operations in review.
-func (db *Store) ReviewQueue(ctx context.Context, limit int) ([]report.Review, error) {
+func (db *Store) ReviewQueue(ctx context.Context, after report.Cursor, limit int) ([]report.Review, error) {
 	var queue []report.Review
 	err := db.engine.Snapshot(ctx, func(from Querier) error {
 		rows, err := from.Query(`
 			SELECT `+OperationColumns+` FROM operations
-			 WHERE status = 'needs_review' ORDER BY review_since, id LIMIT $1`, limit)
+			 WHERE status = 'needs_review' AND (review_since, id) > ($1, $2) ORDER BY review_since, id LIMIT $3`, after.Number, after.ID, limit)
 		ops, err := Collect(rows, err, ReadOperation)
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -128,16 +129,20 @@ func (db *Store) BulkJob(ctx context.Context, operatorID int64, id string) (job 
 }
 
 // BulkJobs reads the latest of an operator's jobs that were started.
-func (db *Store) BulkJobs(ctx context.Context, operatorID int64, limit int) (jobs []bulk.Job, err error) {
+func (db *Store) BulkJobs(ctx context.Context, operatorID int64, before time.Time, limit int) (jobs []bulk.Job, err error) {
+	end := int64(math.MaxInt64)
+	if !before.IsZero() {
+		end = before.UnixMilli()
+	}
 	err = db.engine.Snapshot(ctx, func(from Querier) error {
 		rows, err := from.Query(`
 			SELECT `+bulkJobColumns+` FROM bulk_jobs
-			 WHERE operator_id = $1 AND started_at IS NOT NULL ORDER BY started_at DESC LIMIT $2`, operatorID, limit)
+			 WHERE operator_id = $1 AND started_at < $3 ORDER BY started_at DESC LIMIT $2`, operatorID, limit, end)
 		if jobs, err = Collect(rows, err, readBulkJob); err != nil {
 			return fmt.Errorf("read bulk renewals: %w", err)
 		}
 		return addBulkProgress(from, jobs, `operator_id = $1 AND job_id IN (
-			SELECT id FROM bulk_jobs WHERE operator_id = $1 AND started_at IS NOT NULL ORDER BY started_at DESC LIMIT $2)`, operatorID, limit)
+			SELECT id FROM bulk_jobs WHERE operator_id = $1 AND started_at < $3 ORDER BY started_at DESC LIMIT $2)`, operatorID, limit, end)
 	})
 	return jobs, err
 }

@@ -296,8 +296,8 @@ func (db *Store) Proposal(ctx context.Context, id int64) (admin.Proposal, error)
 func (db *Store) Proposals(ctx context.Context, filter admin.ProposalFilter) ([]admin.Proposal, error) {
 	rows, err := db.engine.Read(ctx).Query(`
 		SELECT `+proposalColumns+` FROM proposals
-		 WHERE ($1::bigint = 0 OR operator_id = $1) AND (NOT $2::boolean OR status = 'open')
-		 ORDER BY id DESC LIMIT $3`, filter.OperatorID, filter.Open, filter.Limit)
+		 WHERE ($1::bigint = 0 OR operator_id = $1) AND (NOT $2::boolean OR status = 'open') AND ($4::bigint = 0 OR id < $4)
+		 ORDER BY id DESC LIMIT $3`, filter.OperatorID, filter.Open, filter.Limit, filter.Before)
 	return Collect(rows, err, readProposal)
 }
 

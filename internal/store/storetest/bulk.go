@@ -131,7 +131,7 @@ func bulkReadBack(h *harness) {
 	if err := errors.Join(err, rowsErr, startErr, cancelErr); err != nil || found || len(foreign) > 0 || started || cancelled {
 		h.Errorf("another operator finds %v, %d rows, starts %v, cancels %v: %v", found, len(foreign), started, cancelled, err)
 	}
-	if listed, err := h.BulkJobs(h.Context(), operator.ID, 10); err != nil || len(listed) != 0 {
+	if listed, err := h.BulkJobs(h.Context(), operator.ID, time.Time{}, 10); err != nil || len(listed) != 0 {
 		h.Errorf("drafts are listed: %v, %v", listed, err)
 	}
 	for _, row := range []struct {
@@ -146,7 +146,7 @@ func bulkReadBack(h *harness) {
 	}
 	// Another operator may have a job with the same id.
 	h.bulkStarted(other, "JOB-1", 1)
-	if listed, err := h.BulkJobs(h.Context(), other.ID, 10); err != nil || len(listed) != 1 || listed[0].Progress.Rows != 1 {
+	if listed, err := h.BulkJobs(h.Context(), other.ID, time.Time{}, 10); err != nil || len(listed) != 1 || listed[0].Progress.Rows != 1 {
 		h.Errorf("listed %+v, %v", listed, err)
 	}
 }

@@ -151,7 +151,7 @@ var methodCalls = []methodCall{
 	{"BulkDrafts", func(w *methodCaller) {
 		w.must(first(w.BulkDrafts(w.Context(), w.filled.OperatorID, w.filled.Now.Add(-time.Hour), 20)))
 	}},
-	{"BulkJobs", func(w *methodCaller) { w.must(first(w.BulkJobs(w.Context(), w.filled.OperatorID, 20))) }},
+	{"BulkJobs", func(w *methodCaller) { w.must(first(w.BulkJobs(w.Context(), w.filled.OperatorID, w.filled.Now, 20))) }},
 	{"BulkRows", (*methodCaller).bulkRows},
 	{"RecentlyRenewedRows", func(w *methodCaller) {
 		w.must(first(w.RecentlyRenewedRows(w.Context(), w.filled.OperatorID, startedJob, w.filled.Now.Add(-oneDay))))

@@ -82,7 +82,7 @@ var reportCalls = []methodCall{
 	{"SystemTotals", func(w *methodCaller) { w.must(first(w.SystemTotals(w.Context()))) }},
 	{"ReviewQueue", func(w *methodCaller) {
 		op := w.settle(w.reserve(w.draft(operation.Renew)), operation.NeedsReview, nil)
-		w.must(first(w.ReviewQueue(w.Context(), 10)))
+		w.must(first(w.ReviewQueue(w.Context(), report.Cursor{Number: 1, ID: "1"}, 10)))
 		w.settle(op, operation.Failed, nil)
 	}},
 	{"CountPlanSubscribers", func(w *methodCaller) { w.must(first(w.CountPlanSubscribers(w.Context(), w.plan.ID, w.filled.Now))) }},

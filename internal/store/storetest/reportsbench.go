@@ -94,7 +94,7 @@ func BenchmarkReports(b *testing.B, newOpener func(testing.TB) Opener) {
 		{"holds", func() error { return first(h.service(now).Holds(ctx, id)) }},
 		{"accounts", func() error { return first(h.ListAccounts(ctx, report.AccountQuery{Limit: 50})) }},
 		{"totals", func() error { return first(h.SystemTotals(ctx)) }},
-		{"reviews", func() error { return first(h.ReviewQueue(ctx, 50)) }},
+		{"reviews", func() error { return first(h.ReviewQueue(ctx, report.Cursor{}, 50)) }},
 		{"commission of a month", func() error { return first(h.CommissionSums(ctx, id, report.Month(now), now)) }},
 	} {
 		b.Run(query.name, func(b *testing.B) {

@@ -149,16 +149,30 @@ func reviewQueues(h *harness) {
 		s.must(err)
 		want = append([]string{op.ID}, want...)
 	}
-	queue, err := s.service(noon).Reviews(s.Context(), 10)
+	found, err := s.service(noon).Reviews(s.Context(), "", 10)
 	s.must(err)
-	var got []string
+	queue := found.Rows
+	var got, parts []string
 	for _, r := range queue {
 		got = append(got, r.ID)
+	}
+	for after := ""; ; {
+		part, err := s.service(noon).Reviews(s.Context(), after, 1)
+		s.must(err)
+		for _, r := range part.Rows {
+			parts = append(parts, r.ID)
+		}
+		if after = part.Next; after == "" || len(parts) > len(want) {
+			break
+		}
+	}
+	if !slices.Equal(parts, want) {
+		s.Errorf("the queue in parts is %v; want %v", parts, want)
 	}
 	if !slices.Equal(got, want) || queue[0].OperatorName != "shop" || queue[0].Age(noon) != 2*time.Hour || queue[0].Overdue(noon) || !queue[0].Overdue(noon.Add(oneDay)) {
 		s.Errorf("the queue is %v, aged %s; want %v", got, queue[0].Age(noon), want)
 	}
-	if short, err := s.ReviewQueue(s.Context(), 1); err != nil || len(short) != 1 || short[0].ID != want[0] {
+	if short, err := s.ReviewQueue(s.Context(), report.Cursor{}, 1); err != nil || len(short) != 1 || short[0].ID != want[0] {
 		s.Errorf("the first of it is %+v, %v", short, err)
 	}
 }

@@ -170,7 +170,7 @@ func bulkJobRemoved(h *harness) {
 	if got := remove(noon.Add(time.Hour)); got.Rows != 0 || got.More {
 		h.Errorf("%+v; want nothing left", got)
 	}
-	if jobs, err := h.BulkJobs(h.Context(), operator.ID, 10); err != nil || len(jobs) != 0 {
+	if jobs, err := h.BulkJobs(h.Context(), operator.ID, time.Time{}, 10); err != nil || len(jobs) != 0 {
 		h.Errorf("%v, %v; want no jobs", jobs, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/login"
@@ -18,7 +19,7 @@ import (
 
 const (
 	approvalsPath = "/console/approvals"
-	// proposalRows and openProposalRows limit the lists of decided and of open proposals.
+	// proposalRows are read at once, openProposalRows limit the list of open proposals.
 	proposalRows     = 100
 	openProposalRows = 1000
 )
@@ -159,6 +160,7 @@ type approvalsPage struct {
 	Form    *form
 	Waiting []proposal
 	Decided []proposal
+	Pager   web.Pager // of those decided
 	second
 	rights
 }
@@ -172,12 +174,12 @@ func (c console) approvalsPage(v *web.Visit, f *form) error {
 	if err != nil {
 		return err
 	}
-	latest, err := service.Proposals(v.Context(), admin.ProposalFilter{Limit: proposalRows})
+	data := approvalsPage{Form: f, rights: rightsOf(v)}
+	decided, err := c.decided(v, &data)
 	if err != nil {
 		return err
 	}
-	all := slices.Concat(open, slices.DeleteFunc(latest, func(p admin.Proposal) bool { return p.Status == admin.ProposalOpen }))
-	data := approvalsPage{Form: f, rights: rightsOf(v)}
+	all := slices.Concat(open, decided)
 	if data.second, err = c.second(v); err != nil {
 		return err
 	}
@@ -196,6 +198,33 @@ func (c console) approvalsPage(v *web.Visit, f *form) error {
 		return again(v, "console/approvals", data)
 	}
 	return v.Show("console/approvals", data)
+}
+
+// decided reads a page of the proposals that are not open any more, latest first.
+func (c console) decided(v *web.Visit, data *approvalsPage) (found []admin.Proposal, err error) {
+	filter := admin.ProposalFilter{Limit: proposalRows}
+	filter.Before, _ = strconv.ParseInt(v.Query("after"), 10, 64)
+	for len(found) <= web.PageRows {
+		latest, err := c.service(v).Proposals(v.Context(), filter)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range latest {
+			if filter.Before = p.ID; p.Status != admin.ProposalOpen {
+				found = append(found, p)
+			}
+		}
+		if len(latest) < filter.Limit {
+			break
+		}
+	}
+	next := ""
+	if len(found) > web.PageRows {
+		found = found[:web.PageRows]
+		next = number(found[web.PageRows-1].ID)
+	}
+	data.Pager = v.PagerOf(approvalsPath, next).At("decided")
+	return found, nil
 }
 
 // seen prepares proposals for the visitor.

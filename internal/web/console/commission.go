@@ -49,6 +49,7 @@ type commissionPage struct {
 	// ChartBefore is the month before.
 	ChartBefore look.Earlier
 	Closed      []closedRow
+	Pager       web.Pager // of the closed months
 	// Running: the month is not over, and cannot be closed.
 	Running  bool
 	MayClose bool
@@ -157,10 +158,14 @@ func (c console) commission(v *web.Visit, month admin.Month, operatorID int64, p
 	}
 	closedAt := map[int64]time.Time{}
 	for _, period := range closed {
-		page.Closed = append(page.Closed, closedRow{period, names[period.OperatorID], monthText(v, period.Month)})
 		if period.Month == month {
 			closedAt[period.OperatorID] = period.ClosedAt
 		}
+	}
+	closed, page.Pager = web.PageOf(v, "/console/commission", closed, -1)
+	page.Pager = page.Pager.At("closed")
+	for _, period := range closed {
+		page.Closed = append(page.Closed, closedRow{period, names[period.OperatorID], monthText(v, period.Month)})
 	}
 	page.add(sums, closedAt)
 	if page.Reversals, err = c.reversalsOf(v, month, operatorID); err != nil {
@@ -184,7 +189,7 @@ func (c console) commission(v *web.Visit, month admin.Month, operatorID int64, p
 
 // reversalsOf lists what was reversed in a month.
 func (c console) reversalsOf(v *web.Visit, month admin.Month, operatorID int64) ([]reversalRow, error) {
-	reversals, err := c.service(v).Reversals(v.Context(), admin.ReversalFilter{From: month.Begins(), Before: month.Ends(), OperatorID: operatorID, Limit: reviewsShown})
+	reversals, err := c.service(v).Reversals(v.Context(), admin.ReversalFilter{From: month.Begins(), Before: month.Ends(), OperatorID: operatorID, Limit: reversalsRead})
 	if err != nil || len(reversals) == 0 {
 		return nil, err
 	}

@@ -53,9 +53,11 @@ func (c console) home(v *web.Visit) error {
 	if data.Totals, err = c.Reports.Totals(v.Context()); err != nil {
 		return err
 	}
-	if data.Reviews, err = c.Reports.Reviews(v.Context(), homeReviews); err != nil {
+	reviews, err := c.Reports.Reviews(v.Context(), "", homeReviews)
+	if err != nil {
 		return err
 	}
+	data.Reviews = reviews.Rows
 	reversals, err := c.openReversals(v)
 	if err != nil {
 		return err
@@ -66,11 +68,11 @@ func (c console) home(v *web.Visit) error {
 		}
 	}
 	service := c.service(v)
-	open, err := service.Proposals(v.Context(), admin.ProposalFilter{Open: true, Limit: proposalRows})
-	if err != nil {
 	if data.Payments, data.PaymentSum, err = service.OpenAnnouncements(v.Context()); err != nil {
 		return err
 	}
+	open, err := service.Proposals(v.Context(), admin.ProposalFilter{Open: true, Limit: proposalRows})
+	if err != nil {
 		return err
 	}
 	if data.Waiting, err = c.seen(v, open); err != nil {

@@ -44,15 +44,17 @@ func (c console) reconcileRoutes() []web.Route {
 type reconcilePage struct {
 	Form *form
 	// Day and Restored are what is compared; Today and Yesterday are for the form.
-	Day              string
-	Restored         bool
-	Yesterday        string
-	MayAdopt         bool
-	InRestore        bool
-	InMaintenance    bool
-	Compared         bool
-	Orders, Ours     int
-	Rows             []differenceRow
+	Day           string
+	Restored      bool
+	Yesterday     string
+	MayAdopt      bool
+	InRestore     bool
+	InMaintenance bool
+	Compared      bool
+	Orders, Ours  int
+	// Rows are those shown first, Rest the others, which are folded away; RestOpen: a form among them was refused.
+	Rows, Rest       []differenceRow
+	RestOpen         bool
 	More             int
 	Sums             []differenceSum
 	Problem, Stopped string
@@ -205,11 +207,15 @@ func (p *reconcilePage) fill(v *web.Visit, report reconcile.Report, done map[str
 		case choosable(d):
 			p.Choosable++
 		}
-		if len(p.Rows) == differencesShown {
+		switch row := rowOf(v, d, outcome); {
+		case len(p.Rows) < web.PageRows:
+			p.Rows = append(p.Rows, row)
+		case len(p.Rows)+len(p.Rest) == differencesShown:
 			p.More++
-			continue
+		default:
+			p.Rest = append(p.Rest, row)
+			p.RestOpen = p.RestOpen || row.Problem != "" || !p.Form.ok() && p.Form.Name == row.FormName()
 		}
-		p.Rows = append(p.Rows, rowOf(v, d, outcome))
 	}
 	for _, kind := range []reconcile.Kind{reconcile.OursOnly, reconcile.TheirsOnly, reconcile.Differs} {
 		if sum := sums[kind]; sum != nil {

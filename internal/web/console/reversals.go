@@ -71,7 +71,7 @@ func (c console) reversalRowsOf(v *web.Visit, reversals []operation.Reversal) (r
 
 // openReversals lists the reversals without an outcome, oldest first.
 func (c console) openReversals(v *web.Visit) ([]reversalRow, error) {
-	open, err := c.service(v).Reversals(v.Context(), admin.ReversalFilter{Open: true, Limit: reviewsShown})
+	open, err := c.service(v).Reversals(v.Context(), admin.ReversalFilter{Open: true, Limit: reversalsRead})
 	if err != nil {
 		return nil, err
 	}

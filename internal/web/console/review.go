@@ -1,9 +1,10 @@
 package console
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
-	"time"
+	"slices"
 
 	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/operation"
@@ -37,8 +38,8 @@ func may(v *web.Visit, action admin.Action) bool { return rightsOf(v).May(string
 // reviewedAddress returns the URL of an operation's page.
 func reviewedAddress(id string) string { return reviewedPath + url.PathEscape(id) }
 
-// reviewsShown limits the list.
-const reviewsShown = 500
+// reversalsRead is how many reversals are read where all open ones or those of a month are needed.
+const reversalsRead = 500
 
 // reviewTabs are the counts beside the three lists.
 type reviewTabs struct {
@@ -51,11 +52,12 @@ type reviewTabs struct {
 type reviewPage struct {
 	Tabs reviewTabs
 	Rows []reviewRow
-	// Oldest is the start of the longest review.
-	Oldest time.Time
-	More   bool
-	// Reversals are those without an outcome, oldest first.
+	// Self is this page's URL, from which it is refreshed.
+	Self  string
+	Pager web.Pager
+	// Reversals are those without an outcome, oldest first; More are not shown.
 	Reversals []reversalRow
+	More      bool
 }
 
 // reviewRow is an operation in review.
@@ -74,7 +76,10 @@ func (c console) showReviews(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	reviews, err := c.Reports.Reviews(v.Context(), reviewsShown)
+	found, err := c.Reports.Reviews(v.Context(), v.Query("after"), web.PageRows)
+	if errors.Is(err, report.ErrCursor) {
+		return web.NotFound()
+	}
 	if err != nil {
 		return err
 	}
@@ -82,16 +87,16 @@ func (c console) showReviews(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	page := reviewPage{Tabs: tabs, More: tabs.Reviews > len(reviews)}
+	page := reviewPage{Tabs: tabs, Self: v.R.URL.RequestURI(), Pager: v.Pager(found.Next)}
 	if page.Reversals, err = c.openReversals(v); err != nil {
 		return err
 	}
-	for _, review := range reviews {
+	if page.More = len(page.Reversals) > web.PageRows; page.More {
+		page.Reversals = page.Reversals[:web.PageRows]
+	}
+	for _, review := range found.Rows {
 		_, proposed := proposals[review.ID]
 		page.Rows = append(page.Rows, reviewRow{Review: review, Overdue: review.Overdue(v.Now), Proposed: proposed})
-	}
-	if len(reviews) > 0 {
-		page.Oldest = reviews[0].ReviewSince
 	}
 	if v.ByHTMX() {
 		return v.ShowPart("console/review", "queue", page)
@@ -109,7 +114,7 @@ func (c console) reviewTabs(v *web.Visit, here string) (tabs reviewTabs, err err
 	if err != nil {
 		return tabs, err
 	}
-	reversals, err := c.service(v).Reversals(v.Context(), admin.ReversalFilter{Open: true, Limit: reviewsShown})
+	reversals, err := c.service(v).Reversals(v.Context(), admin.ReversalFilter{Open: true, Limit: reversalsRead})
 	if err != nil {
 		return tabs, err
 	}
@@ -133,8 +138,9 @@ func (c console) openSettlements(v *web.Visit) (map[string]admin.Proposal, error
 }
 
 type addonsPage struct {
-	Tabs reviewTabs
-	Rows []addonRow
+	Tabs  reviewTabs
+	Rows  []addonRow
+	Pager web.Pager
 }
 
 type addonRow struct {
@@ -160,6 +166,9 @@ func (c console) showAddons(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
+	page := addonsPage{Tabs: tabs}
+	page.Tabs.Addons = len(missing)
+	missing, page.Pager = web.PageOf(v, v.R.URL.Path, missing, -1)
 	var ids []string
 	for _, op := range missing {
 		ids = append(ids, op.ID)
@@ -168,8 +177,6 @@ func (c console) showAddons(v *web.Visit) error {
 	if err != nil {
 		return err
 	}
-	page := addonsPage{Tabs: tabs}
-	page.Tabs.Addons = len(missing)
 	for _, op := range missing {
 		page.Rows = append(page.Rows, addonRow{op, names[op.OperatorID], calls[op.ID]})
 	}
@@ -189,6 +196,7 @@ func (c console) operatorNames(v *web.Visit) (map[int64]string, error) {
 type exceptionsPage struct {
 	Tabs   reviewTabs
 	Rows   []exceptionRow
+	Pager  web.Pager
 	Closed bool
 	MayEnd bool
 }
@@ -261,13 +269,17 @@ func (c console) exceptions(v *web.Visit, refused int64, problem string) error {
 	}
 	page.Tabs.Exceptions = 0
 	for _, entry := range entries {
+		if entry.ClosedAt.IsZero() {
+			page.Tabs.Exceptions++
+		}
+	}
+	must := slices.IndexFunc(entries, func(e admin.ExceptionEntry) bool { return e.ID == refused })
+	entries, page.Pager = web.PageOf(v, "/console/review/exceptions", entries, must)
+	for _, entry := range entries {
 		words := exceptionTexts[entry.Kind]
 		row := exceptionRow{ExceptionEntry: entry, Customer: customers[entry.TransactionID], Title: words.title, Meaning: words.meaning}
 		if entry.ID == refused {
 			row.Reason, row.Problem = v.FormValue("reason", ""), problem
-		}
-		if entry.ClosedAt.IsZero() {
-			page.Tabs.Exceptions++
 		}
 		page.Rows = append(page.Rows, row)
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/money"
@@ -31,8 +32,8 @@ func (p panel) bulkRoutes() []web.Route {
 }
 
 const (
-	// jobsShown is the number of jobs in the list.
-	jobsShown = 30
+	// draftsShown is how many drafts are listed: they live for an hour.
+	draftsShown = 30
 	// offered is the number of subscribers that the expiry list offers at once. A file may
 	// have more.
 	offered = 500
@@ -55,6 +56,7 @@ type bulkPage struct {
 	Kind                    string
 	Drafts                  []bulk.Job // that were checked and not started
 	Jobs                    []jobEntry
+	Pager                   web.Pager // of the jobs
 
 	Once     string        // the voucher of the form
 	Problem  string        // in the visitor's language
@@ -147,13 +149,23 @@ func (p panel) bulkForm(v *web.Visit, page bulkPage, chosen map[string]bool) err
 		page.Once = web.NewVoucher()
 	}
 	var err error
-	if page.Drafts, err = p.Bulk.Drafts(v.Context(), v.Operator(), jobsShown); err != nil {
+	if page.Drafts, err = p.Bulk.Drafts(v.Context(), v.Operator(), draftsShown); err != nil {
 		return err
 	}
-	jobs, err := p.Bulk.Jobs(v.Context(), v.Operator(), jobsShown)
+	var before time.Time
+	if after, err := strconv.ParseInt(v.Query("after"), 10, 64); err == nil {
+		before = time.UnixMilli(after)
+	}
+	jobs, err := p.Bulk.Jobs(v.Context(), v.Operator(), before, web.PageRows+1)
 	if err != nil {
 		return err
 	}
+	next := ""
+	if len(jobs) > web.PageRows {
+		jobs = jobs[:web.PageRows]
+		next = strconv.FormatInt(jobs[web.PageRows-1].StartedAt.UnixMilli(), 10)
+	}
+	page.Pager = v.PagerOf("/panel/bulk", next).At("jobs")
 	for _, job := range jobs {
 		page.Jobs = append(page.Jobs, jobEntry{job, jobBadge(job)})
 	}
