@@ -21,7 +21,7 @@ type (
 		amount              int64
 		created             time.Time
 		commission          int64
-		succeeded           time.Time // zero if it did not
+		succeeded, reversed time.Time // zero if it did not, or was not
 	}
 	booksLine struct {
 		debit           bool
@@ -39,7 +39,12 @@ type (
 		operator int64
 		expires  time.Time
 		lastPlan string
+		plan     string // the present one, or the last one
 		open     bool
+	}
+	booksAnnouncement struct {
+		operator, amount int64
+		open             bool
 	}
 )
 
@@ -49,6 +54,7 @@ type books struct {
 	operators   map[int64]*booksOperator
 	operations  map[string]booksOperation
 	subscribers map[string]booksSubscriber
+	announced   []booksAnnouncement
 	prices      map[string]int64
 }
 
@@ -94,9 +100,21 @@ func readBooks(t *testing.T, w *e2e.Env) books {
 		s.lastPlan = plan
 		b.subscribers[subscriber] = s
 	})
-	each(`SELECT id, operator_id, kind, status, plan_id, channel, subscriber_id, amount_paise, created_at FROM operations`,
-		[]any{&text, &id, &kind, &state, &plan, &channel, &subscriber, &amount, &at}, func() {
-			b.operations[text] = booksOperation{operator: id, kind: kind, state: state, plan: plan, channel: channel, subscriber: subscriber, amount: amount, created: time.UnixMilli(at)}
+	each(fmt.Sprintf(`SELECT subscriber_id, plan_id FROM cycles WHERE starts_at <= %d ORDER BY subscriber_id, starts_at, seq`, b.now.UnixMilli()), []any{&subscriber, &plan}, func() {
+		s := b.subscribers[subscriber]
+		s.plan = plan
+		b.subscribers[subscriber] = s
+	})
+	each(`SELECT operator_id, amount_paise, state FROM payment_announcements`, []any{&id, &amount, &state}, func() {
+		b.announced = append(b.announced, booksAnnouncement{id, amount, state == "announced" || state == "matched"})
+	})
+	each(`SELECT id, operator_id, kind, status, plan_id, channel, subscriber_id, amount_paise, created_at, COALESCE(reversed_at, 0) FROM operations`,
+		[]any{&text, &id, &kind, &state, &plan, &channel, &subscriber, &amount, &at, &low}, func() {
+			op := booksOperation{operator: id, kind: kind, state: state, plan: plan, channel: channel, subscriber: subscriber, amount: amount, created: time.UnixMilli(at)}
+			if low != 0 {
+				op.state, op.reversed = "reversed", time.UnixMilli(low)
+			}
+			b.operations[text] = op
 			if state == "processing" || state == "needs_review" {
 				b.operators[id].held += amount
 				s := b.subscribers[subscriber]
@@ -134,7 +152,9 @@ func (b books) compareWithAudit(t *testing.T, w *e2e.Env) {
 	states := map[string]int64{}
 	for _, op := range b.operations {
 		states[op.state]++
-		commission += op.commission
+		if op.reversed.IsZero() {
+			commission += op.commission
+		}
 	}
 	for _, o := range b.operators {
 		balance, held = balance+o.balance, held+o.held
@@ -143,7 +163,7 @@ func (b books) compareWithAudit(t *testing.T, w *e2e.Env) {
 		}
 	}
 	c := proof.Counts
-	got := fmt.Sprint(states["success"], states["failed"], states["needs_review"], states["processing"], len(b.subscribers), balance, held, ledger, commission)
+	got := fmt.Sprint(states["success"]+states["reversed"], states["failed"], states["needs_review"], states["processing"], len(b.subscribers), balance, held, ledger, commission)
 	want := fmt.Sprint(c.Operations.Success, c.Operations.Failed, c.Operations.NeedsReview, c.Operations.Processing, c.Subscribers,
 		c.Sums.Balance.Paise(), c.Sums.Held.Paise(), c.Sums.Ledger.Paise(), c.Sums.Commission.Paise())
 	if got != want {
@@ -184,6 +204,31 @@ func (b books) within(operatorID int64, days int) (due totals) {
 		}
 	}
 	return due
+}
+
+// fallingDue are an operator's subscribers whose term ends within some calendar days or has ended in the
+// last ones, and the prices of those who have no operation in progress.
+func (b books) fallingDue(operatorID int64, within, ended int) (due totals) {
+	first, last := indianDay(b.now).AddDate(0, 0, -ended), indianDay(b.now).AddDate(0, 0, within+1)
+	for _, s := range b.subscribers {
+		if s.operator != operatorID || s.expires.IsZero() || s.expires.Before(first) || !s.expires.Before(last) {
+			continue
+		}
+		if due.count++; !s.open {
+			due.paise += b.prices[s.plan]
+		}
+	}
+	return due
+}
+
+// announcements adds up the open announced payments of an operator, or of all if it is zero.
+func (b books) announcements(operatorID int64) (open totals) {
+	for _, a := range b.announced {
+		if a.open && (operatorID == 0 || a.operator == operatorID) {
+			open.count, open.paise = open.count+1, open.paise+a.amount
+		}
+	}
+	return open
 }
 
 func (b books) countSubscribers(operatorID int64, selected func(booksSubscriber) bool) (n int) {

@@ -34,10 +34,11 @@ func (p panelSums) mine(selected func(booksOperation) bool) totals {
 	return p.books.sum(func(o booksOperation) bool { return o.operator == p.id && selected(o) })
 }
 
-// requested sums the operator's operations of an Indian day in some states.
+// requested sums the operator's operations of an Indian day in some states; those that were reversed are
+// in none.
 func (p panelSums) requested(day time.Time, states ...string) totals {
 	return p.mine(func(o booksOperation) bool {
-		return indianDay(o.created).Equal(day) && (len(states) == 0 || strings.Contains(strings.Join(states, " "), o.state))
+		return indianDay(o.created).Equal(day) && o.reversed.IsZero() && (len(states) == 0 || slices.Contains(states, o.state))
 	})
 }
 
@@ -107,6 +108,72 @@ func (p panelSums) subscribers() {
 			p.same("subscribers, prices within 7 days", sum, p.books.within(p.id, 7).paise)
 		}
 	}
+	const price = 7
+	want := totals{}
+	for _, s := range p.books.subscribers {
+		if s.operator == p.id {
+			want.count, want.paise = want.count+1, want.paise+p.books.prices[s.plan]
+		}
+	}
+	p.files("subscribers", "/panel/subscribers/export/%s", price, want)
+}
+
+// files compares the rows and the sum of a column of a CSV and of an XLSX file.
+func (p panelSums) files(what, path string, column int, want totals) {
+	for _, format := range []string{"csv", "xlsx"} {
+		got := totals{}
+		for _, row := range cells(p.t, p.b, fmt.Sprintf(path, format)) {
+			got.count, got.paise = got.count+1, got.paise+plain(p.t, row[column])
+		}
+		p.same(what+", file "+format, got, want)
+	}
+}
+
+// due compares the due list and its files: who has an operation in progress is listed and in no sum.
+func (p panelSums) due() {
+	const price = 7
+	for _, days := range [][2]int{{7, 7}, {30, 90}, {p.random.IntN(2), 0}} {
+		query := fmt.Sprintf("?within=%d&ended=%d", days[0], days[1])
+		want := p.books.fallingDue(p.id, days[0], days[1])
+		page := p.get("/panel/subscribers/list/due" + query)
+		var got totals
+		var figures []string
+		for _, sums := range sumPattern.FindAllString(page.Body, -1) {
+			for _, figure := range figurePattern.FindAllStringSubmatch(sums, -1) {
+				figures = append(figures, figure[1])
+			}
+		}
+		if len(figures) == 3 {
+			got = totals{number(p.t, figures[0]), paise(p.t, figures[1])}
+			p.same("due list"+query+", sum of all areas", paise(p.t, figures[2]), want.paise)
+		}
+		p.same("due list"+query, got, want)
+		rows := totals{}
+		for _, row := range table(p.t, page, 0) {
+			if len(row) < 6 {
+				continue // the sums of the area
+			}
+			if rows.count++; strings.Contains(row[4], "₹") {
+				rows.paise += paise(p.t, row[4])
+			}
+		}
+		p.same("due list"+query+", rows", rows, want)
+		p.files("due list"+query, "/panel/subscribers/list/due/export/%s"+query, price, want)
+	}
+}
+
+// announced compares the open announced payments.
+func (p panelSums) announced() {
+	want := p.books.announcements(p.id)
+	for _, path := range []string{"/panel/add-money", "/panel/statement"} {
+		notice, _, _ := strings.Cut(p.get(path).Body, "<table")
+		shown := announcedPattern.FindString(plainText(notice))
+		if want.count == 0 {
+			p.same(path+", announced payments", shown, "")
+			continue
+		}
+		p.same(path+", announced payments", totals{number(p.t, shown), paise(p.t, shown)}, want)
+	}
 }
 
 // bulkOffer compares who is offered, and those who are left out because an operation of
@@ -167,7 +234,7 @@ func (p panelSums) statement() {
 func (p panelSums) transactions() {
 	const state, amount = 4, 5
 	all := file(p.t, p.b, "/panel/transactions/export/csv")
-	words := map[string]string{"success": "Success", "failed": "Failed", "needs_review": "In review", "processing": "Processing"}
+	words := map[string]string{"success": "Success", "failed": "Failed", "needs_review": "In review", "processing": "Processing", "reversed": "Reversed"}
 	for name, word := range words {
 		want := p.mine(func(o booksOperation) bool { return o.state == name })
 		var got, exported totals
@@ -186,8 +253,15 @@ func (p panelSums) transactions() {
 	p.same("transactions", len(walk(p.t, p.b, "/panel/transactions")), p.mine(func(booksOperation) bool { return true }).count)
 	p.same("transactions' file", len(all), p.mine(func(booksOperation) bool { return true }).count)
 	from := indianDay(p.books.now).AddDate(0, 0, -20)
-	p.same("transactions of some days", len(walk(p.t, p.b, fmt.Sprintf("/panel/transactions?from=%[1]s&until=%[1]s", from.Format(time.DateOnly)))), p.requested(from).count)
+	p.same("transactions of some days", len(walk(p.t, p.b, fmt.Sprintf("/panel/transactions?from=%[1]s&until=%[1]s", from.Format(time.DateOnly)))),
+		p.mine(func(o booksOperation) bool { return indianDay(o.created).Equal(from) }).count)
 }
+
+var (
+	sumPattern       = regexp.MustCompile(`(?s)<dl class="sum">.*?</dl>`)
+	figurePattern    = regexp.MustCompile(`<dd>([^<]*)</dd>`)
+	announcedPattern = regexp.MustCompile(`[0-9,]+ announced payments? of ₹[0-9,.]+`)
+)
 
 var receiptPattern = regexp.MustCompile(`(?s)(R\d\d-\d\d)/(\d{6}).*class="receipt-sum"><dt>.*?</dt><dd>(.*?)</dd>`)
 
@@ -197,7 +271,7 @@ func (p panelSums) receipts() {
 	numbers := map[string][]int{}
 	sum := int64(0)
 	for id, op := range p.books.operations {
-		if op.operator != p.id || op.state != "success" {
+		if op.operator != p.id || op.state != "success" && op.state != "reversed" {
 			continue
 		}
 		found := receiptPattern.FindStringSubmatch(p.get("/panel/transactions/" + id + "/receipt").Body)
@@ -246,6 +320,7 @@ func (p panelSums) bulkJob(path string) {
 		totals{number(p.t, figures[0].value), paise(p.t, figures[0].note)}, number(p.t, figures[1].value),
 		totals{number(p.t, figures[2].value), paise(p.t, figures[2].note)},
 	}, []any{done, refused.count, review})
+	p.files("bulk renewal", path+"/%s", 8, totals{done.count + review.count + refused.count, done.paise + review.paise})
 }
 
 // consoleSums compares the console's pages with the books.
@@ -316,7 +391,8 @@ func (c consoleSums) operators() {
 	}
 }
 
-// commission compares the months' sums: on the page, and in both of its files.
+// commission compares the months' sums, without what was reversed in the month: on the page, and in both
+// of its files.
 func (c consoleSums) commission() {
 	for back := range 3 {
 		now := indianDay(c.books.now)
@@ -326,6 +402,9 @@ func (c consoleSums) commission() {
 		for _, o := range c.books.operations {
 			if at := indianDay(o.succeeded); !o.succeeded.IsZero() && at.Year() == month.Year() && at.Month() == month.Month() {
 				sold.count, sold.paise, earned = sold.count+1, sold.paise+o.amount, earned+o.commission
+			}
+			if at := indianDay(o.reversed); !o.reversed.IsZero() && at.Year() == month.Year() && at.Month() == month.Month() {
+				sold.paise, earned = sold.paise-o.amount, earned-o.commission
 			}
 		}
 		query := "?operator=0&month=" + month.Format("2006-01")
@@ -338,8 +417,11 @@ func (c consoleSums) commission() {
 			commission := int64(0)
 			for _, row := range file(c.t, c.b, "/console/commission/"+name+"/csv"+query) {
 				n := 1
-				if columns[0] >= 0 {
+				switch {
+				case columns[0] >= 0:
 					n = number(c.t, row[columns[0]])
+				case plain(c.t, row[columns[1]]) < 0: // a reversal
+					n = 0
 				}
 				got.count, got.paise, commission = got.count+n, got.paise+plain(c.t, row[columns[1]]), commission+plain(c.t, row[columns[2]])
 			}

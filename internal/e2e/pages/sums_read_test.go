@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/sheet"
 )
 
 // What pages show is read by its structure, not by its words: those are translated.
@@ -132,14 +133,30 @@ func file(t *testing.T, b *e2e.Browser, path string) [][]string {
 	return rows[1:]
 }
 
-// plain reads an amount of a file: 1234.50; empty is none.
+// cells reads an exported file of either format without its head. Every row has as many cells.
+func cells(t *testing.T, b *e2e.Browser, path string) (found [][]string) {
+	t.Helper()
+	got := b.Get(path) // not Shows: a workbook may have any bytes
+	rows, err := sheet.Read(strings.NewReader(got.Body), sheet.Limits{Bytes: 1 << 24, Rows: 100_000})
+	if err != nil || got.Status != http.StatusOK || len(rows) == 0 {
+		t.Fatalf("%s: status %d, %d rows, %v", path, got.Status, len(rows), err)
+	}
+	width := len(rows[0].Cells)
+	for _, row := range rows[1:] {
+		found = append(found, append(row.Cells, make([]string, width)...)[:width])
+	}
+	return found
+}
+
+// plain reads an amount of a file: 1234.50, or 1234.5 of a workbook; empty is none.
 func plain(t *testing.T, text string) int64 {
 	t.Helper()
 	if text == "" {
 		return 0
 	}
-	n, err := strconv.ParseInt(strings.Replace(text, ".", "", 1), 10, 64)
-	if err != nil || !strings.Contains(text, ".") {
+	rupees, part, _ := strings.Cut(text, ".")
+	n, err := strconv.ParseInt(rupees+(part + "00")[:2], 10, 64)
+	if err != nil || len(part) > 2 {
 		t.Fatalf("%q is no amount", text)
 	}
 	return n

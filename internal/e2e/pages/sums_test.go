@@ -2,6 +2,7 @@ package pages
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/catalogue"
 	"github.com/coaxhq/coax/internal/demo"
@@ -33,8 +35,12 @@ type sums struct {
 	owners  []demo.Login
 	ids     map[int64][]string // subscribers of an operator
 	mobiles map[string]string
-	sent    int
-	step    time.Duration // the longest time between two operations
+	// sold are operations that succeeded, the latest last.
+	sold       []string
+	payments   *admin.Payments
+	announced  []admin.Announcement
+	sent, told int
+	step       time.Duration // the longest time between two operations
 }
 
 // sumsDays is how many days the operations take: charts show sixty, and prices have to be
@@ -58,11 +64,16 @@ func TestSums_PagesAgreeWithTheBooks(t *testing.T) {
 	s.callers = []e2e.Caller{s.LiftRateLimit(s.DemoCaller()), s.NewFundedOperator("Sagar Cable Vision", "40000.00")}
 	s.owners = []demo.Login{s.Demo.Operator, s.NewLogin(t, "sagar", login.Owner, s.callers[1].OperatorID)}
 	s.NewOperator("Nobody's Cable", access.AllPermissions)
+	s.payments = admin.NewPayments(s.Node.Store, s.Node.Config.Payments, s.Now)
 	for range operations {
 		s.operate()
 	}
+	s.WaitUntil("no reversal is under way", func() bool { return s.dueChecks() == "0" })
 	jobs := []string{s.bulk(0), s.bulk(1)}
 	// The last ones stay open: the clock stands still from here on.
+	for range 3 {
+		s.tell()
+	}
 	for range 6 {
 		s.order([]string{"gateway_error", "wrong_reference", "reset_applied"}[s.random.IntN(3)])
 	}
@@ -91,6 +102,10 @@ func (s *sums) operate() {
 		amount := money.Paise(int64(s.random.IntN(20_000) - 10_000))
 		// An adjustment of nothing, or of more than there is, is refused.
 		_, _ = s.Admin.Adjust(context.Background(), s.callers[s.random.IntN(2)].OperatorID, amount, "A correction at random.")
+	case n == 4:
+		s.reverse()
+	case n == 5:
+		s.announce()
 	default:
 		outcomes := []string{"success", "success", "success", "success", "reject", "gateway_error", "wrong_reference", "addon_fails", "reset_applied"}
 		s.order(outcomes[s.random.IntN(len(outcomes))])
@@ -101,6 +116,52 @@ func (s *sums) operate() {
 	}); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// reverse asks for the reversal of one of the last operations that succeeded. It may be refused, because
+// another one has followed. The provider is asked while other operations go on.
+func (s *sums) reverse() {
+	if len(s.sold) == 0 {
+		return
+	}
+	_, err := s.Admin.SubmitReversal(context.Background(), s.sold[len(s.sold)-1-s.random.IntN(min(len(s.sold), 4))], "The wrong customer, at random.")
+	var refused *admin.Refusal
+	if err != nil && !errors.As(err, &refused) {
+		s.t.Fatal(err)
+	}
+}
+
+// announce announces a payment, or decides about the last one that was announced.
+func (s *sums) announce() {
+	ctx := context.Background()
+	if n := len(s.announced); n > 0 && s.random.IntN(3) > 0 {
+		last := s.announced[n-1]
+		s.announced = s.announced[:n-1]
+		var err error
+		if s.random.IntN(2) == 0 {
+			_, _, err = s.Admin.TopUp(ctx, admin.TopUp{OperatorID: last.OperatorID, Amount: last.Amount, Reference: last.Reference})
+		} else {
+			_, err = s.Admin.RejectAnnouncement(ctx, last.ID, "Not at the bank, at random.")
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return
+	}
+	s.tell()
+}
+
+// tell announces a payment of a random operator.
+func (s *sums) tell() {
+	me := s.random.IntN(2)
+	s.told++
+	made, _, err := s.payments.Announce(context.Background(), admin.Payer{OperatorID: s.callers[me].OperatorID, Actor: "web:" + s.owners[me].Username}, admin.NewAnnouncement{
+		Amount: money.Paise(int64(100_00 + s.random.IntN(900_000))), Method: admin.MethodUPI, Reference: fmt.Sprintf("7312%08d", s.told), PaidOn: indianDay(s.Now()),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.announced = append(s.announced, made)
 }
 
 // order requests a random operation, whose outcome at the provider is given.
@@ -117,12 +178,19 @@ func (s *sums) order(outcome string) {
 		if id := got.Text("customer.subscriber_id"); id != "" {
 			s.ids[me.OperatorID], s.mobiles[id] = append(known, id), mobile
 		}
+		s.sells(got)
 		return
 	}
 	id := known[s.random.IntN(len(known))]
 	s.ScriptProvider(s.mobiles[id], outcome)
 	// Many of these are refused, for a plan that is active or an operation under way.
-	s.send(me, []string{"renew", "advance-renew"}[s.random.IntN(2)], key, e2e.Order{"subscriber_id": id, "plan_id": plan})
+	s.sells(s.send(me, []string{"renew", "advance-renew"}[s.random.IntN(2)], key, e2e.Order{"subscriber_id": id, "plan_id": plan}))
+}
+
+func (s *sums) sells(got e2e.Answer) {
+	if got.Code == fault.OK {
+		s.sold = append(s.sold, got.Text("transaction_id"))
+	}
 }
 
 // send requests an operation. After an outage it waits until the node's breaker has closed.
@@ -177,7 +245,7 @@ func (s *sums) compare(jobs []string) {
 	if made := b.sum(func(booksOperation) bool { return true }).count; made < s.sent/2 {
 		s.t.Errorf("only %d of %d orders became operations", made, s.sent)
 	}
-	for _, state := range []string{"success", "failed", "needs_review"} {
+	for _, state := range []string{"success", "failed", "needs_review", "reversed"} {
 		if b.sum(func(o booksOperation) bool { return o.state == state }).count == 0 {
 			s.t.Errorf("no operation is in state %s", state)
 		}
@@ -186,6 +254,8 @@ func (s *sums) compare(jobs []string) {
 		p := panelSums{sums: s, books: b, id: s.callers[i].OperatorID, b: s.SignIn(s.t, owner)}
 		p.home()
 		p.subscribers()
+		p.due()
+		p.announced()
 		p.bulkOffer()
 		p.statement()
 		p.transactions()
@@ -205,5 +275,6 @@ func (s *sums) compare(jobs []string) {
 func (s *sums) dueChecks() string {
 	db := e2e.OpenReadOnly(s.t, s.Node.Config.Store)
 	defer db.Close()
-	return e2e.QueryRows(s.t, db, fmt.Sprintf(`SELECT COUNT(*) FROM operations WHERE next_check_at <= %[1]d OR addon_next_at <= %[1]d`, s.Now().UnixMilli()))[0]
+	return e2e.QueryRows(s.t, db, fmt.Sprintf(`SELECT (SELECT COUNT(*) FROM operations WHERE next_check_at <= %[1]d OR addon_next_at <= %[1]d)
+		+ (SELECT COUNT(*) FROM reversals WHERE next_at <= %[1]d)`, s.Now().UnixMilli()))[0]
 }
