@@ -169,7 +169,9 @@ var findable = []string{`
 	INSERT INTO subscriber_terms (operator_id, kind, term, subscriber_id)
 	SELECT s.operator_id, t.kind, t.term, s.id FROM subscribers s, terms_of(s) AS t`, `
 	INSERT INTO subscriber_lists (operator_id, list, value, name, subscriber_id)
-	SELECT DISTINCT s.operator_id, 'plan', c.plan_id, lower(s.name COLLATE "C"), s.id FROM cycles c JOIN subscribers s ON s.id = c.subscriber_id`}
+	SELECT DISTINCT s.operator_id, 'plan', c.plan_id, lower(s.name COLLATE "C"), s.id FROM cycles c JOIN subscribers s ON s.id = c.subscriber_id`, `
+	INSERT INTO subscriber_lists (operator_id, list, value, name, subscriber_id)
+	SELECT operator_id, 'area', lower(area COLLATE "C"), lower(name COLLATE "C"), id FROM subscribers WHERE area <> ''`}
 
 func emptying(schema map[string]rule) []string {
 	statements := []string{

@@ -1,6 +1,10 @@
 package growth
 
-import "github.com/coaxhq/coax/internal/subscription"
+import (
+	"fmt"
+
+	"github.com/coaxhq/coax/internal/subscription"
+)
 
 // table is one that the books fill. Its rows are written in the order of time, in
 // which they would have come; where a store keeps a table in the order of its key,
@@ -42,12 +46,12 @@ var fingerprint = make([]byte, 32)
 var tables = []table{
 	{
 		name: "subscribers",
-		columns: []string{"id", "operator_id", "mobile", "name", "address", "connection_type", "expires_at", "activated_at", "renewed_at",
+		columns: []string{"id", "operator_id", "mobile", "name", "area", "address", "connection_type", "expires_at", "activated_at", "renewed_at",
 			"last_provider_transaction", "version", "created_at"},
 		numbers: func(b *books) int { return b.customers },
 		write: func(b *books, who int, row func(...any)) {
 			first, last := b.purchase(b.numberOf(who, 0)), b.purchase(b.numberOf(who, b.rounds-1))
-			row(b.subscriberID(who), b.operatorIDs[first.operator], b.mobileOf(who), b.nameOf(who), "12 Station Road", "tv", last.previous+month,
+			row(b.subscriberID(who), b.operatorIDs[first.operator], b.mobileOf(who), b.nameOf(who), b.areaOf(who), "12 Station Road", "tv", last.previous+month,
 				first.at+took, last.at+took, transaction(last.id()), int64(2*b.rounds), first.at)
 		},
 	},
@@ -195,6 +199,19 @@ var (
 	given  = []string{"Asha", "Ravi", "Sunita", "Imran", "Lakshmi", "Gurpreet", "Joseph", "आशा", "Mohan", "Farida", "Deepak"}
 	family = []string{"Sharma", "Kumar", "Devi", "Khan", "Reddy", "Singh", "Thomas", "शर्मा", "Rao", "Patil", "Nair", "Das", "Gupta"}
 )
+
+// areaOf puts half of the named subscribers into one area, and the others into many small ones.
+func (b *books) areaOf(who int) string {
+	switch {
+	case !b.named:
+		return ""
+	case who%2 == 0:
+		return "Centre"
+	}
+	return fmt.Sprintf("Ward %d", who/2%smallAreas)
+}
+
+const smallAreas = 200
 
 func (b *books) nameOf(who int) string {
 	if !b.named {

@@ -44,6 +44,8 @@ func TestBrowser_EveryPage(t *testing.T) {
 					continue // no page
 				case area == "account" || page.path == "/step-up":
 					tab = tabs[web.Panel]
+				case area == "r": // a customer's link
+					tab, page.path = tabs[web.Docs], page.path+"?lang="+language
 				case tab == nil || area == "docs":
 					if tab = tabs[web.Docs]; language == look.Hindi && page.path != "/sign-in" {
 						continue // the documentation is in English

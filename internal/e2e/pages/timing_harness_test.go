@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +13,9 @@ import (
 
 	"github.com/coaxhq/coax/cmd/coaxbench/growth"
 	"github.com/coaxhq/coax/internal/access"
+	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/store/pgtest"
 	"github.com/coaxhq/coax/internal/web"
 )
@@ -74,7 +77,7 @@ var noPages = map[string]string{
 	"/":                                  "a redirect",
 	"/sign-in/code":                      "only during a sign-in",
 	"/account/passkeys/{passkey}/remove": "needs a passkey",
-	"/r/{link}":                          "needs a link that a receipt's page makes",
+	"/r/{link}":                          "with the other pages of receipts, in finishedPages",
 	"/panel/statement/export/csv":        "a file of any size",
 	"/panel/statement/export/xlsx":       "a file of any size",
 	"/panel/transactions/export/csv":     "a file of any size",
@@ -83,6 +86,57 @@ var noPages = map[string]string{
 	"/panel/bulk/{id}/xlsx":              "a file",
 	"/console/commission/sums/{format}":  "a file",
 	"/console/commission/lines/{format}": "a file of any size",
+}
+
+// runBulk renews the subscribers of a file, and returns the job's page once it is finished.
+func runBulk(t testing.TB, w *e2e.Env, b *e2e.Browser, operatorID int64, file string) (page string) {
+	t.Helper()
+	checked := b.Upload("/panel/bulk", "file", "list.csv", file)
+	if page = checked.Location; !strings.HasPrefix(page, "/panel/bulk/") {
+		t.Fatalf("the list was refused: %d\n%s", checked.Status, plainText(checked.Body))
+	}
+	b.Post(page+"/start", nil).RedirectsTo(t, page)
+	w.WaitUntil("the bulk renewal is finished", func() bool {
+		job, is, err := w.Node.Store.BulkJob(t.Context(), operatorID, strings.TrimPrefix(page, "/panel/bulk/"))
+		return err == nil && is && job.State == bulk.Finished
+	})
+	return page
+}
+
+// soldInBulk are subscribers that finishedPages renews, so many that their receipts fill pages.
+const soldInBulk = 60
+
+// finishedPages renews subscribers in bulk, some of whom are refused, and returns the pages of the results
+// and of the receipts, and a customer's link to a receipt.
+func finishedPages(t testing.TB, w *e2e.Env, people map[web.Area]*e2e.Browser) (pages []timedPage) {
+	t.Helper()
+	me := w.DemoCaller()
+	w.TopUp(me, "45000")
+	subscribers, err := w.Node.Store.ListSubscribers(t.Context(), report.SubscriberQuery{
+		OperatorID: me.OperatorID, Source: report.FromExpiry, Status: report.Active, Now: w.Now(), Limit: soldInBulk,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := "subscriber_id\n"
+	for _, s := range subscribers {
+		file += s.ID + "\n"
+	}
+	panel := people[web.Panel]
+	job := runBulk(t, w, panel, me.OperatorID, file+"999999998\n999999999\n")
+	done := panel.Get(job).Shows(t, http.StatusOK, "Refused")
+	sold := regexp.MustCompile(`href="(/panel/transactions/[^"]+)"`).FindStringSubmatch(done.Body)
+	if sold == nil {
+		t.Fatalf("the bulk renewal renewed nobody:\n%s", plainText(done.Body))
+	}
+	for _, path := range []string{job, job + "?only=refused", job + "/receipts", sold[1] + "/receipt"} {
+		pages = append(pages, timedPage{path, panel})
+	}
+	link := regexp.MustCompile(`/r/[A-Za-z0-9_-]+`).FindString(panel.Get(sold[1] + "/receipt").Body)
+	if link == "" {
+		t.Fatal("the receipt has no link for the customer")
+	}
+	return append(pages, timedPage{link, people[web.Docs]})
 }
 
 // timedPages returns all pages, with wildcards filled in by existing objects, and the lists
@@ -115,6 +169,7 @@ func timedPages(t testing.TB, w *e2e.Env) (pages []timedPage) {
 			pages = append(pages, timedPage{path, people[area]})
 		}
 	}
+	pages = append(pages, finishedPages(t, w, people)...)
 	slices.SortStableFunc(pages, func(a, b timedPage) int { return strings.Compare(a.path, b.path) })
 	return pages
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,10 +19,13 @@ import (
 	"github.com/coaxhq/coax/internal/web/look/looktest"
 )
 
+// slowPage is what no page may take, in milliseconds.
+const slowPage = 50
+
 // BenchmarkPages times every page, and compares it with the sign-in page, which does not
 // read the store: on a shared machine the ratio says more than the time. first-ms is the
-// time without cached figures. Pages stay below 50 ms; what takes longer for a large operator
-// (?figures=yes, ?sums=yes, ?count=yes) is loaded after its page.
+// time without cached figures. It fails if a page takes slowPage or longer; what takes longer
+// for a large operator (?figures=yes, ?sums=yes, ?count=yes) is loaded after its page.
 func BenchmarkPages(b *testing.B) {
 	b.Run("of=demo", func(b *testing.B) { benchPages(b, newHistoryEnv(b)) })
 	b.Run("of=100000-subscribers", func(b *testing.B) {
@@ -64,7 +68,15 @@ func benchPages(b *testing.B, w *e2e.Env) {
 		})
 	}
 	fmt.Fprint(os.Stderr, slowest(all, 12)) // a benchmark's log is shown only if it fails
+	for _, page := range all {
+		if page.page >= slowPage && !laterPart.MatchString(page.path) {
+			b.Errorf("%s takes %.1f ms; want less than %d", page.path, page.page, slowPage)
+		}
+	}
 }
+
+// laterPart matches what is loaded after its page.
+var laterPart = regexp.MustCompile(`[?&](figures|sums|count)=yes`)
 
 // uncached returns the shortest time of a page without cached figures. Figures of past days
 // are cached for hours, and advancing the clock that far would leave the store's operations
