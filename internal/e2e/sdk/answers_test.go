@@ -200,7 +200,7 @@ func checkReply(t *testing.T, d *driver, l language, documented behaviour, r rep
 			if r.serverTime {
 				data = fmt.Appendf(nil, `{"server_time":%d}`, time.Now().Unix())
 			}
-			answer := line.Envelope(r.status, string(r.code), data)
+			answer := line.Envelope(r.status, string(r.code), "", data)
 			w.WriteHeader(answer.Status)
 			_, _ = w.Write(answer.Body)
 		}
