@@ -80,6 +80,9 @@ func (a *app) withStore(ctx context.Context, do func(context.Context, server.Con
 	}
 	defer store.Close()
 	a.now = server.Clock(config.Clock.Offset)
+	if err := server.RefuseUnfinishedCopy(ctx, store); err != nil {
+		return err
+	}
 	// A key sealed with a wrong master key would lock its owner out.
 	if _, _, err := server.UnlockStore(ctx, store, vault, a.now()); err != nil {
 		return err

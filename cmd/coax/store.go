@@ -34,7 +34,9 @@ counters of the last minutes, are not copied: people sign in again.
 
 Stop every node first. The copy is interrupted without harm: called again it goes on. At its
 end both sides are read again and compared, and the copy is audited. Until then the target is
-in maintenance. The master key is not in the store: give the new configuration the same.`,
+in maintenance, which nothing else ends, and no node starts on it. Then it is in maintenance if
+its source is, or if the audit found violations; the source has the same ones, and coax admin
+maintenance off ends it. The master key is not in the store: give the new configuration the same.`,
 		Example: `  coax store copy --from sqlite:/var/lib/coax/coax.db --to postgres://coax@db.example/coax`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -60,24 +62,16 @@ in maintenance. The master key is not in the store: give the new configuration t
 
 func (a *app) copyStore(ctx context.Context, from, to server.StoreConfig) error {
 	progress, end := copyProgress(a.err, isTerminal(a.err))
-	result, err := server.CopyStore(ctx, from, to, progress)
+	result, err := server.CopyStore(ctx, from, to, a.environ, progress)
 	end()
 	if err != nil {
 		return err
 	}
-	config, err := server.LoadConfig(server.Sources{Sets: []string{"store.url=" + to.URL}})
-	if err != nil {
-		return err
-	}
-	report, err := server.RunAudit(ctx, config, a.environ, time.Now(), nil, nil)
-	if err != nil {
-		return err
-	}
-	if n := len(report.Violations); n > 0 {
-		return fmt.Errorf("the copy is complete, and its audit finds %s, as in the source: coax audit names them", counted(int64(n), "violation"))
+	if result.Maintenance != "" {
+		return fmt.Errorf("%s: `coax audit` names them. The copy is in maintenance until `coax admin maintenance off`", result.Maintenance)
 	}
 	if a.asJSON {
-		return json.NewEncoder(a.out).Encode(result)
+		return json.NewEncoder(a.out).Encode(result.Result)
 	}
 	_, err = fmt.Fprintf(a.out, "%s copied and compared, and the audit finds no violation.\ndigest %s\nSet store.url, and start the nodes with the same master key.\n", counted(result.Rows, "row"), result.Digest)
 	return err

@@ -33,6 +33,13 @@ const RestoredActor = "node:store_mark"
 var ErrRestored = errors.New("the store was restored from an older copy, and may have forgotten operations that the provider carried out: " +
 	"compare it with `coax reconcile`, or accept it as it is with `coax admin maintenance off --accept --reason TEXT`")
 
+// CopyActor is the recorded actor of the maintenance of a store that a copy has begun to fill.
+const CopyActor = "coax store copy"
+
+// ErrUnfinishedCopy refuses to serve a copy that is not complete, and to change its maintenance.
+var ErrUnfinishedCopy = errors.New("the store is a copy that is not complete, or was not compared with its source yet: " +
+	"call `coax store copy` or `coax restore` again as before, which goes on, or begin again with an empty store")
+
 // MarkState says whether a store was marked.
 type MarkState string
 

@@ -206,7 +206,7 @@ type Store interface {
 	// already, it changes the reason. EndMaintenance switches it off; false if it was off.
 	// While a restore is open it returns ErrRestored, unless the store is accepted as it is,
 	// or the caller has just compared it with the provider and found no difference; this
-	// ends the restore.
+	// ends the restore. Both return ErrUnfinishedCopy for such a store.
 	StartMaintenance(ctx context.Context, action StaffAction) (Maintenance, error)
 	EndMaintenance(ctx context.Context, action StaffAction, accepted, compared bool) (ended bool, err error)
 	Maintenance(ctx context.Context) (Maintenance, error)

@@ -240,8 +240,11 @@ func gatherPostgres(ctx context.Context, store StoreConfig, options BackupOption
 		return "", copied, nil, err
 	}
 	begin()
-	copied, err = transfer.Copy(ctx, from, to, func(p transfer.Progress) { options.Progress(p.Table, p.Rows, p.Of) })
-	return path, copied, discard, err
+	made, err := transfer.Copy(ctx, from, to, time.Now(), func(p transfer.Progress) { options.Progress(p.Table, p.Rows, p.Of) })
+	if err == nil {
+		err = made.Finish(ctx)
+	}
+	return path, made.Result, discard, err
 }
 
 // draftFolder makes a folder for a backup under way, and holds it until release is called.

@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/audit"
+	"github.com/coaxhq/coax/internal/failpoint"
 	"github.com/coaxhq/coax/internal/store/postgres"
 	"github.com/coaxhq/coax/internal/store/sqlite"
 	"github.com/coaxhq/coax/internal/store/transfer"
@@ -29,9 +32,19 @@ func ReadStoreURL(url string) (StoreConfig, error) {
 	return config.Store, nil
 }
 
+// CopiedStore is what CopyStore made.
+type CopiedStore struct {
+	transfer.Result
+	Audit audit.Report
+	// Maintenance is the reason of the maintenance that the copy is in because of what the audit
+	// found; empty if it found nothing.
+	Maintenance string
+}
+
 // CopyStore copies a store into an empty one, of the same or the other kind, while no node
-// uses either. Called again after it was interrupted, it goes on.
-func CopyStore(ctx context.Context, from, to StoreConfig, progress func(transfer.Progress)) (result transfer.Result, err error) {
+// uses either, and audits the copy. Until both are done the target is in maintenance, and the
+// next call goes on.
+func CopyStore(ctx context.Context, from, to StoreConfig, environ []string, progress func(transfer.Progress)) (result CopiedStore, err error) {
 	if from.Place() == to.Place() {
 		return result, errors.New("both addresses are the same store")
 	}
@@ -45,7 +58,37 @@ func CopyStore(ctx context.Context, from, to StoreConfig, progress func(transfer
 		return result, fmt.Errorf("open the target, %s: %w", to.Place(), err)
 	}
 	defer func() { err = errors.Join(err, closeTarget()) }()
-	return transfer.Copy(ctx, source, target, progress)
+	copied, err := transfer.Copy(ctx, source, target, time.Now(), progress)
+	if err != nil {
+		return result, err
+	}
+	result.Result = copied.Result
+	result.Audit, err = auditCopy(ctx, to, copied, environ)
+	if err == nil {
+		err = failpoint.Hit("C.audited")
+	}
+	if err != nil {
+		return result, err
+	}
+	violations := int64(len(result.Audit.Violations)) + result.Audit.LeftOut
+	if violations == 0 {
+		return result, copied.Finish(ctx)
+	}
+	result.Maintenance = fmt.Sprintf("the copy is equal to its source, and its audit found %d violations; so would one of the source", violations)
+	return result, copied.FinishInMaintenance(ctx, result.Maintenance, time.Now())
+}
+
+// auditCopy audits a copy as of its source's last moment: what was under way then is not stuck.
+func auditCopy(ctx context.Context, to StoreConfig, copied transfer.Copied, environ []string) (audit.Report, error) {
+	config, err := LoadConfig(Sources{Sets: []string{"store.url=" + to.URL}})
+	if err != nil {
+		return audit.Report{}, err
+	}
+	asOf := copied.AsOf
+	if asOf.IsZero() {
+		asOf = time.Now()
+	}
+	return RunAudit(ctx, config, environ, asOf, nil, nil)
 }
 
 // side is how a store takes part in a copy.
@@ -71,6 +114,9 @@ func openSQLiteSide(ctx context.Context, from StoreConfig, as side) (transfer.St
 	store, err := sqlite.Open(ctx, from.Path, sqlite.Options{Role: sqlite.Tool})
 	if err != nil && as == copyTarget {
 		store, err = sqlite.Open(ctx, from.Path, sqlite.Options{})
+		if errors.Is(err, admin.ErrUnfinishedCopy) { // an older release began it; now it has this one's schema
+			store, err = sqlite.Open(ctx, from.Path, sqlite.Options{Role: sqlite.Tool})
+		}
 	}
 	if err != nil {
 		return transfer.Store{}, nil, err
@@ -94,6 +140,9 @@ func openPostgresSide(ctx context.Context, from StoreConfig, as side) (transfer.
 	store, err := postgres.Open(ctx, from.URL, postgres.Options{Role: postgres.Tool})
 	if err != nil && as == copyTarget {
 		store, err = postgres.Open(ctx, from.URL, postgres.Options{})
+		if errors.Is(err, admin.ErrUnfinishedCopy) { // an older release began it; now it has this one's schema
+			store, err = postgres.Open(ctx, from.URL, postgres.Options{Role: postgres.Tool})
+		}
 	}
 	if err != nil {
 		return transfer.Store{}, nil, err

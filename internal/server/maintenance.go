@@ -14,6 +14,16 @@ import (
 // settingActor is the recorded actor if the configuration switched maintenance mode on.
 const settingActor = "setting:maintenance"
 
+// RefuseUnfinishedCopy returns an error if a copy into a store that was opened as a tool is not
+// complete: what is written to it meanwhile would be in the copy's way.
+func RefuseUnfinishedCopy(ctx context.Context, store admin.Store) error {
+	mode, err := store.Maintenance(ctx)
+	if err == nil && mode.Actor == admin.CopyActor {
+		err = admin.ErrUnfinishedCopy
+	}
+	return err
+}
+
 // enterMaintenance switches maintenance mode on if the setting says so, before the node
 // serves, and logs it if it is on.
 func enterMaintenance(ctx context.Context, store admin.Store, config Config, log *slog.Logger, now func() time.Time) error {

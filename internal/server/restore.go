@@ -18,6 +18,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/audit"
 	"github.com/coaxhq/coax/internal/backup"
+	"github.com/coaxhq/coax/internal/failpoint"
 	"github.com/coaxhq/coax/internal/fileowner"
 	"github.com/coaxhq/coax/internal/filesync"
 	"github.com/coaxhq/coax/internal/replica"
@@ -521,21 +522,23 @@ func restoreDatabase(ctx context.Context, from restoreSource, options RestoreOpt
 		return err
 	}
 	defer func() { err = errors.Join(err, closeSource()) }()
-	// The copy ends with the maintenance of its source. So the target is never out of it.
-	_, err = source.DB.ExecContext(ctx, `
-		INSERT INTO maintenance (one, since, actor, reason) VALUES (1, ?, 'coax restore', 'a restore into this store is not complete')
-		ON CONFLICT (one) DO UPDATE SET actor = excluded.actor, reason = excluded.reason`, restored.Manifest.TakenAt.UnixMilli())
-	if err != nil {
-		return fmt.Errorf("begin the maintenance: %w", err)
+	_, err = transfer.Copy(ctx, source, target, time.Now(), func(p transfer.Progress) { options.Progress(p.Table, p.Rows, p.Of) })
+	if err == nil {
+		restored.Audit, err = auditRestored(ctx, options.To.URL, filepath.Join(work, "none"), restored.Manifest, options)
 	}
-	_, err = transfer.Copy(ctx, source, target, func(p transfer.Progress) { options.Progress(p.Table, p.Rows, p.Of) })
+	if err == nil {
+		err = failpoint.Hit("C.audited")
+	}
+	// The copy's maintenance becomes that of the restore in one commit.
+	if err == nil {
+		err = markRestored(ctx, target, restored.Manifest)
+	}
+	if err == nil {
+		err = failpoint.Hit("C.marked")
+	}
 	if err != nil {
 		return fmt.Errorf("fill %s: %w. It stays in maintenance; restore the same backup again to go on, or begin with an empty database", options.To.Place(), err)
 	}
-	if err := markRestored(ctx, target, restored.Manifest); err != nil {
-		return fmt.Errorf("mark %s as restored: %w. It stays in maintenance: begin again with an empty database", options.To.Place(), err)
-	}
 	restored.Store = options.To.Place()
-	restored.Audit, err = auditRestored(ctx, options.To.URL, filepath.Join(work, "none"), restored.Manifest, options)
-	return err
+	return nil
 }

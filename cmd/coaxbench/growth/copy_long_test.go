@@ -20,7 +20,7 @@ import (
 const copied = 50_000
 
 // BenchmarkCopy_ThereAndBack copies a filled SQLite store to PostgreSQL and from there back into
-// SQLite, as `coax store copy` does, digests included. Filling the store is the baseline of the
+// SQLite, as `coax store copy` does, digests and audits included. Filling the store is the baseline of the
 // same run.
 func BenchmarkCopy_ThereAndBack(b *testing.B) {
 	operations := copied
@@ -54,7 +54,7 @@ func BenchmarkCopy_ThereAndBack(b *testing.B) {
 				b.Fatal(err)
 			}
 			began := time.Now()
-			result, err := server.CopyStore(b.Context(), source, target, func(transfer.Progress) {})
+			result, err := server.CopyStore(b.Context(), source, target, nil, func(transfer.Progress) {})
 			if err != nil {
 				b.Fatal(err)
 			}

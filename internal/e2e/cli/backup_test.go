@@ -22,6 +22,7 @@ import (
 	"filippo.io/age"
 	"github.com/pressly/goose/v3"
 
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/backup"
 	"github.com/coaxhq/coax/internal/e2e"
 	"github.com/coaxhq/coax/internal/fault"
@@ -707,11 +708,24 @@ func TestRestore_KilledGoesOn(t *testing.T) {
 		}
 		shown := e2e.RequireOK(t, e2e.Run(t, "admin", "--config", filepath.Join(dir, "coax.toml"), "maintenance", "show"))
 		e2e.CheckMentions(t, "the maintenance", shown.Out, "maintenance        true")
+		requireOpenRestore(t, server.StoreConfig{Kind: "sqlite", Path: filepath.Join(dir, "data", "coax.db")})
 		if got := digestOf(t, "sqlite:"+filepath.Join(dir, "data", "coax.db")); got != digest {
 			t.Errorf("killed once: %+v; want %+v", got, digest)
 		}
 	}
 	database := pgtest.NewDatabase(t)
+	to := server.StoreConfig{Kind: "postgres", URL: database}
+	for _, point := range restorePoints {
+		b := e2e.LaunchProgram(t, e2e.FailpointBinary(t), []string{"COAX_FAILPOINT=" + point + "=kill"}, "restore", made.Path, "--to", database)
+		if code := b.Wait(); code != -1 {
+			t.Fatalf("%s: the restore was not killed, and ended with %d", point, code)
+		}
+		if point == "C.marked" {
+			requireOpenRestore(t, to)
+		} else {
+			requireUnfinished(t, p.Demo.Config, database)
+		}
+	}
 	for try := range restoreKills / 2 {
 		b := e2e.Launch(t, "restore", made.Path, "--to", database)
 		select {
@@ -722,16 +736,33 @@ func TestRestore_KilledGoesOn(t *testing.T) {
 		if b.Wait() == e2e.ExitDone {
 			break
 		}
+		if maintainedBy(t, to) == admin.CopyActor {
+			requireUnfinished(t, p.Demo.Config, database)
+		}
 	}
 	got := e2e.Run(t, "restore", made.Path, "--to", database)
 	if got.Code != e2e.ExitDone {
 		e2e.CheckRefused(t, got, "the target is not empty") // the last one was complete
 	}
+	requireOpenRestore(t, to)
 	if got := digestOf(t, database); got != digest {
 		t.Errorf("the database: %+v; want %+v", got, digest)
 	}
 	shown := e2e.RequireOK(t, e2e.Run(t, "admin", "--config", p.Demo.Config, "--set", "store.url="+database, "maintenance", "show"))
 	e2e.CheckMentions(t, "the maintenance", shown.Out, "maintenance        true")
+}
+
+// requireOpenRestore requires that a store is in the maintenance of a restore that was neither
+// compared nor accepted, and that nobody is signed in.
+func requireOpenRestore(t *testing.T, store server.StoreConfig) {
+	t.Helper()
+	db := openStore(t, store)
+	defer db.Close()
+	var open, sessions int
+	err := db.QueryRow(`SELECT (SELECT count(*) FROM store_restores WHERE outcome = ''), (SELECT count(*) FROM login_sessions)`).Scan(&open, &sessions)
+	if by := maintainedBy(t, store); err != nil || open != 1 || sessions != 0 || by != admin.RestoredActor {
+		t.Errorf("%s: %d open restores, %d sessions, in maintenance by %q, %v", store.Place(), open, sessions, by, err)
+	}
 }
 
 // A disk that is full ends a backup and a restore with a clear error, and nothing stays on it.

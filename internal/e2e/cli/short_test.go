@@ -8,3 +8,6 @@ const (
 	tableStep    = 9
 	restoreKills = 4
 )
+
+// restorePoints are the crash points at which a restore into a database is killed.
+var restorePoints = []string{"C.compared"}

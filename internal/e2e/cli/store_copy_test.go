@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/coaxhq/coax/internal/e2e"
@@ -100,7 +101,7 @@ func TestStoreCopy_InterruptedGoesOn(t *testing.T) {
 		for begun := map[string]bool{}; ; {
 			ctx, cancel := context.WithCancel(t.Context())
 			table := ""
-			result, err := server.CopyStore(ctx, from, to, func(p transfer.Progress) {
+			result, err := server.CopyStore(ctx, from, to, nil, func(p transfer.Progress) {
 				table = p.Table
 				if !begun[table] {
 					begun[table] = true
@@ -111,15 +112,17 @@ func TestStoreCopy_InterruptedGoesOn(t *testing.T) {
 			})
 			cancel()
 			if err == nil {
-				if result.Rows < 1000 {
-					t.Errorf("%s: %d rows were copied", url, result.Rows)
+				if by := maintainedBy(t, to); result.Rows < 1000 || !result.Audit.OK || by != "" {
+					t.Errorf("%s: %d rows were copied, in maintenance by %q, audited %+v", url, result.Rows, by, result.Audit)
 				}
 				break
 			}
 			if !errors.Is(err, context.Canceled) {
 				t.Fatalf("%s, interrupted in %s: %v", url, table, err)
 			}
-			interruptions++
+			if interruptions++; interruptions == 1 {
+				requireUnfinished(t, filepath.Join(folder, "coax.toml"), url)
+			}
 			if by := maintainedBy(t, to); by != "coax store copy" {
 				t.Fatalf("%s, interrupted in %s: it is in maintenance by %q", url, table, by)
 			}
@@ -130,8 +133,52 @@ func TestStoreCopy_InterruptedGoesOn(t *testing.T) {
 	}
 }
 
-// maintainedBy returns who has put a store into maintenance.
+// requireUnfinished requires that no administrator and no node takes an unfinished copy for a
+// store.
+func requireUnfinished(t *testing.T, config, url string) {
+	t.Helper()
+	for _, args := range [][]string{
+		{"admin", "maintenance", "off"}, {"admin", "maintenance", "off", "--accept", "--reason", "a test"}, {"serve", "--set", "server.addr=127.0.0.1:0"},
+	} {
+		got := e2e.Run(t, append(args, "--config", config, "--set", "store.url="+url)...)
+		// Without operators yet, a target on PostgreSQL is refused as a new store.
+		unfinished := strings.Contains(got.Err, "the store is a copy that is not complete, or was not compared with its source yet: call `coax store copy` or `coax restore` again")
+		if newStore := strings.Contains(got.Err, "copy it with `coax store copy`"); got.Code != e2e.ExitRefused || !unfinished && !newStore {
+			t.Errorf("an unfinished copy is taken for a store: %s", got)
+		}
+	}
+}
+
+// A store whose books do not agree is copied as it is. The copy is in maintenance until an
+// administrator has looked.
+func TestStoreCopy_ViolationsKeepItInMaintenance(t *testing.T) {
+	e2e.OnlySQLite(t, "the stores' own part is in internal/store/transfer")
+	t.Parallel()
+	install, config := backupInstall(t)
+	path := e2e.StorePath(install)
+	e2e.ExecOnStore(t, server.StoreConfig{Kind: "sqlite", Path: path}, `UPDATE wallets SET balance_paise = balance_paise + 1, ledger_paise = ledger_paise + 1`)
+	target := "sqlite:" + filepath.Join(t.TempDir(), "coax.db")
+	got := e2e.Run(t, "store", "copy", "--from", "sqlite:"+path, "--to", target)
+	e2e.CheckRefused(t, got, "the copy is equal to its source, and its audit found", "`coax audit` names them", "in maintenance until `coax admin maintenance off`")
+	on := []string{"admin", "--config", config, "--set", "store.url=" + target, "maintenance"}
+	shown := e2e.RequireOK(t, e2e.Run(t, append(on, "show")...))
+	e2e.CheckMentions(t, "the maintenance", shown.Out, "maintenance        true", "coax store copy: audit", "its audit found")
+	ended := e2e.RequireOK(t, e2e.Run(t, append(on, "off")...))
+	e2e.CheckMentions(t, "the maintenance", ended.Out, "maintenance        false")
+}
+
+// maintainedBy returns who has put a store into maintenance; nobody if it is not in it.
 func maintainedBy(t *testing.T, store server.StoreConfig) (by string) {
+	t.Helper()
+	db := openStore(t, store)
+	defer db.Close()
+	if err := db.QueryRow(`SELECT actor FROM maintenance`).Scan(&by); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		t.Fatal(err)
+	}
+	return by
+}
+
+func openStore(t *testing.T, store server.StoreConfig) *sql.DB {
 	t.Helper()
 	open := func() (*sql.DB, error) { return sqlite.OpenSQL(store.Path) }
 	if store.Kind == "postgres" {
@@ -141,9 +188,5 @@ func maintainedBy(t *testing.T, store server.StoreConfig) (by string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
-	if err := db.QueryRow(`SELECT actor FROM maintenance`).Scan(&by); err != nil {
-		t.Fatal(err)
-	}
-	return by
+	return db
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 )
@@ -84,6 +85,9 @@ func (db *DB) checkSchema(ctx context.Context, options Options) error {
 	}
 	if options.Role == Node {
 		if err := db.migrate(ctx, provider); err != nil {
+			return err
+		}
+		if err := sqlstore.RefuseUnfinishedCopy(ctx, handle); err != nil {
 			return err
 		}
 		if err := db.buildIndexes(ctx, handle); err != nil {

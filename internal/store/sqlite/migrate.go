@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/coaxhq/coax/internal/store/sqlstore"
 	"github.com/pressly/goose/v3"
 	_ "modernc.org/sqlite" // the driver that goose works through
 )
@@ -70,6 +71,9 @@ func (db *DB) checkSchema(ctx context.Context, options Options) error {
 		}
 		if _, err := provider.Up(ctx); err != nil {
 			return fmt.Errorf("migrate %s: %w", db.path, err)
+		}
+		if err := sqlstore.RefuseUnfinishedCopy(ctx, pool); err != nil {
+			return err
 		}
 		if err := fillReferences(ctx, pool); err != nil {
 			return fmt.Errorf("fill in the references of %s: %w", db.path, err)

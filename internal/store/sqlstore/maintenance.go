@@ -12,6 +12,20 @@ import (
 	"github.com/coaxhq/coax/internal/operation"
 )
 
+// RefuseUnfinishedCopy returns an error if a copy has begun to fill the store: what a node adds
+// would be in the copy's way.
+func RefuseUnfinishedCopy(ctx context.Context, pool *sql.DB) error {
+	var actor string
+	err := pool.QueryRowContext(ctx, `SELECT actor FROM maintenance WHERE one = 1`).Scan(&actor)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err == nil && actor == admin.CopyActor {
+		err = admin.ErrUnfinishedCopy
+	}
+	return err
+}
+
 // refuseInMaintenance refuses unless maintenance mode is off, and keeps it off until the
 // commit: FOR SHARE locks the table in ROW SHARE mode, with or without rows, so that the
 // transaction that switches the mode on waits for this one.
@@ -66,6 +80,9 @@ func (db *Store) StartMaintenance(ctx context.Context, action admin.StaffAction)
 
 // switchOn writes the mode, or its new reason, and interrupts the running bulk renewals.
 func switchOn(tx Tx, before admin.Maintenance, now *admin.Maintenance, at time.Time) error {
+	if before.Actor == admin.CopyActor {
+		return admin.ErrUnfinishedCopy
+	}
 	if before.On {
 		now.Since = before.Since
 	}
@@ -88,6 +105,9 @@ func (db *Store) EndMaintenance(ctx context.Context, action admin.StaffAction, a
 		before, err := readMaintenance(tx)
 		if err != nil || !before.On {
 			return err
+		}
+		if before.Actor == admin.CopyActor {
+			return admin.ErrUnfinishedCopy
 		}
 		if err := closeRestore(tx, action, accepted, compared); err != nil {
 			return err

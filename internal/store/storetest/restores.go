@@ -17,6 +17,7 @@ var restoreTests = []test{
 	{"a restore that is open stays when another is found", restoreStays},
 	{"the maintenance of a restore ends when it is accepted or compared", restoreEnds},
 	{"the staff action of a restore is written once", restoreLoggedOnce},
+	{"the maintenance of an unfinished copy stays", unfinishedCopyRefused},
 }
 
 // found is a restore that was noticed at noon.
@@ -166,6 +167,28 @@ func restoreEnds(h *harness) {
 		if logged := h.maintenanceActions(); len(logged) != 4*(n+1) {
 			h.Errorf("the audit log has %q", logged)
 		}
+	}
+}
+
+func unfinishedCopyRefused(h *harness) {
+	begun := maintenanceAct(admin.MaintenanceOn, noon, "a copy")
+	begun.Actor = admin.CopyActor
+	_, err := h.StartMaintenance(h.Context(), begun)
+	h.must(err)
+	for _, ending := range []struct{ accepted, compared bool }{{}, {true, false}, {false, true}} {
+		off := maintenanceAct(admin.MaintenanceOff, noon, "a reason")
+		if ended, err := h.EndMaintenance(h.Context(), off, ending.accepted, ending.compared); ended || !errors.Is(err, admin.ErrUnfinishedCopy) {
+			h.Errorf("%+v: ended %v, %v; want %v", ending, ended, err, admin.ErrUnfinishedCopy)
+		}
+	}
+	if _, err := h.StartMaintenance(h.Context(), maintenanceAct(admin.MaintenanceOn, noon, "another")); !errors.Is(err, admin.ErrUnfinishedCopy) {
+		h.Errorf("switched on: %v; want %v", err, admin.ErrUnfinishedCopy)
+	}
+	if _, err := h.RecordRestore(h.Context(), admin.NewRestoreAction(noon), admin.Restore{How: "behind"}, 1); !errors.Is(err, admin.ErrUnfinishedCopy) {
+		h.Errorf("a restore is recorded: %v; want %v", err, admin.ErrUnfinishedCopy)
+	}
+	if mode, err := h.Maintenance(h.Context()); err != nil || mode.Actor != admin.CopyActor || h.openRestore().Open {
+		h.Errorf("maintenance is %+v, %v; want the copy's", mode, err)
 	}
 }
 

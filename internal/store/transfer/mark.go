@@ -31,7 +31,8 @@ func (s Store) setMark(ctx context.Context, tx *sql.Tx, source querier) error {
 // MarkRestored records in a store that nobody uses that it was restored from an older
 // copy, and begins maintenance, as a node would do that noticed it. It takes no master key:
 // the next node that starts writes the staff action. how is a sentence; since is the last
-// moment that the store knows all about. A restore that is open already stays.
+// moment that the store knows all about. A restore that is open already stays. In the same
+// commit it ends the maintenance of a copy into the store.
 func MarkRestored(ctx context.Context, s Store, how string, since, at time.Time) error {
 	tx, err := s.DB.BeginTx(ctx, nil)
 	if err != nil {
@@ -50,7 +51,8 @@ func MarkRestored(ctx context.Context, s Store, how string, since, at time.Time)
 		{`INSERT INTO store_restores (found_at, since, how) SELECT CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT)
 		   WHERE NOT EXISTS (SELECT 1 FROM store_restores WHERE outcome = '')`, []any{at.UnixMilli(), known, how}},
 		{`INSERT INTO maintenance (one, since, actor, reason) VALUES (1, ?, ?, ?)
-		  ON CONFLICT (one) DO UPDATE SET actor = excluded.actor, reason = excluded.reason`, []any{at.UnixMilli(), admin.RestoredActor, reason}},
+		  ON CONFLICT (one) DO UPDATE SET actor = excluded.actor, reason = excluded.reason,
+		     since = CASE WHEN maintenance.actor = '` + admin.CopyActor + `' THEN excluded.since ELSE maintenance.since END`, []any{at.UnixMilli(), admin.RestoredActor, reason}},
 		{`UPDATE bulk_jobs SET interrupted = ?, interrupted_at = ?
 		   WHERE due_at >= 0 AND state = 'running' AND cancelled_at IS NULL AND interrupted = ''`, []any{string(bulk.ByMaintenance), at.UnixMilli()}},
 		{`DELETE FROM login_sessions`, nil},

@@ -15,13 +15,13 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/failpoint"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 )
-
-// actor marks a store that a copy has begun to fill.
-const actor = "coax store copy"
 
 // Progress is how far a copy is.
 type Progress struct {
@@ -39,42 +39,147 @@ type Result struct {
 // maxBatch is how many rows are inserted in one commit.
 const maxBatch = 10_000
 
-// Copy copies all rows, and compares both sides afterwards. A copy that was interrupted is
-// continued by calling it again.
-func Copy(ctx context.Context, from, to Store, progress func(Progress)) (Result, error) {
+// Copied is a copy that is equal to its source. The target is in the copy's maintenance until
+// one of the methods, or MarkRestored, ends that.
+type Copied struct {
+	Result
+	// AsOf is the last moment that the source has something of; zero if it has nothing.
+	AsOf time.Time
+
+	to Store
+	// mode is the source's maintenance.
+	mode admin.Maintenance
+}
+
+// Copy copies all rows, compares both sides afterwards, and leaves the target in the copy's
+// maintenance. A copy that was interrupted is continued by calling it again. at is the time now.
+func Copy(ctx context.Context, from, to Store, at time.Time, progress func(Progress)) (Copied, error) {
+	copied := Copied{to: to}
 	for _, side := range []Store{from, to} {
 		if err := side.CheckTables(ctx); err != nil {
-			return Result{}, err
+			return copied, err
 		}
 	}
 	tx, err := from.DB.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: isolation(from)})
 	if err != nil {
-		return Result{}, fmt.Errorf("read the source: %w", err)
+		return copied, fmt.Errorf("read the source: %w", err)
 	}
 	defer tx.Rollback()
-	if err := to.begin(ctx); err != nil {
-		return Result{}, err
+	if copied.mode, err = readMaintenance(ctx, tx); err != nil {
+		return copied, fmt.Errorf("read the source: %w", err)
+	}
+	if copied.mode.Actor == admin.CopyActor {
+		return copied, fmt.Errorf("the source: %w", admin.ErrUnfinishedCopy)
+	}
+	if copied.AsOf, err = lastMoment(ctx, tx); err != nil {
+		return copied, fmt.Errorf("read the source: %w", err)
+	}
+	if err := to.begin(ctx, at); err != nil {
+		return copied, err
 	}
 	for _, t := range tables {
 		if err := copyTable(ctx, from, tx, to, t, progress); err != nil {
-			return Result{}, fmt.Errorf("copy %s: %w", t.name, err)
+			return copied, fmt.Errorf("copy %s: %w", t.name, err)
 		}
 	}
-	if err := to.finish(ctx, from, tx); err != nil {
-		return Result{}, fmt.Errorf("finish the copy: %w", err)
+	if err := to.copyRest(ctx, from, tx); err != nil {
+		return copied, fmt.Errorf("complete the copy: %w", err)
 	}
-	theirs, err := digest(ctx, from, tx)
+	if err := failpoint.Hit("C.rest"); err != nil {
+		return copied, err
+	}
+	if copied.Result, err = compare(ctx, from, tx, to); err != nil {
+		return copied, fmt.Errorf("compare: %w", err)
+	}
+	return copied, failpoint.Hit("C.compared")
+}
+
+func lastMoment(ctx context.Context, from querier) (time.Time, error) {
+	last := int64(0)
+	for _, query := range []string{
+		`SELECT marked_at FROM store_mark WHERE one = 1`, `SELECT max(created_at) FROM operations`, `SELECT at FROM staff_acts ORDER BY id DESC LIMIT 1`,
+	} {
+		var at sql.NullInt64
+		if err := from.QueryRowContext(ctx, query).Scan(&at); err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return time.Time{}, err
+		}
+		last = max(last, at.Int64)
+	}
+	if last == 0 {
+		return time.Time{}, nil
+	}
+	return time.UnixMilli(last), nil
+}
+
+// compare reads all rows of both sides.
+func compare(ctx context.Context, from Store, source querier, to Store) (Result, error) {
+	theirs, tablesThere, err := digest(ctx, from, source)
 	if err != nil {
-		return Result{}, fmt.Errorf("compare: %w", err)
+		return Result{}, err
 	}
-	ours, err := Digest(ctx, to)
+	tx, err := to.DB.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: isolation(to)})
 	if err != nil {
-		return Result{}, fmt.Errorf("compare: %w", err)
+		return Result{}, err
 	}
-	if ours != theirs {
-		return Result{}, fmt.Errorf("the copy differs from its source: %d rows with the digest %s, and %d with %s", ours.Rows, ours.Digest, theirs.Rows, theirs.Digest)
+	defer tx.Rollback()
+	ours, tablesHere, err := digest(ctx, to, tx)
+	if err != nil {
+		return Result{}, err
+	}
+	var differ []string
+	for i, t := range tables {
+		if tablesHere[i] != tablesThere[i] {
+			differ = append(differ, t.name)
+		}
+	}
+	if len(differ) > 0 {
+		return Result{}, fmt.Errorf("the copy differs from its source, in %s: it has %d rows, the source %d. Begin again with an empty store", strings.Join(differ, ", "), ours.Rows, theirs.Rows)
 	}
 	return ours, nil
+}
+
+// Finish ends the copy's maintenance: the target is in maintenance if its source is.
+func (c Copied) Finish(ctx context.Context) error {
+	return c.finish(ctx, c.mode)
+}
+
+// FinishInMaintenance ends the copy's maintenance and begins one with a reason, which an
+// administrator may end.
+func (c Copied) FinishInMaintenance(ctx context.Context, reason string, at time.Time) error {
+	return c.finish(ctx, admin.Maintenance{On: true, Since: at, Actor: CheckActor, Reason: reason})
+}
+
+// CheckActor is the recorded actor of the maintenance of a copy whose audit found violations.
+const CheckActor = "coax store copy: audit"
+
+func (c Copied) finish(ctx context.Context, mode admin.Maintenance) error {
+	tx, err := c.to.DB.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("finish the copy: %w", err)
+	}
+	defer tx.Rollback()
+	err = c.to.run(ctx, tx, `DELETE FROM maintenance WHERE actor = ?`, admin.CopyActor)
+	if err == nil && mode.On {
+		err = c.to.run(ctx, tx, `INSERT INTO maintenance (one, since, actor, reason) VALUES (1, ?, ?, ?)`, mode.Since.UnixMilli(), mode.Actor, mode.Reason)
+	}
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		return fmt.Errorf("finish the copy: %w", err)
+	}
+	return nil
+}
+
+// readMaintenance reads the maintenance of a store.
+func readMaintenance(ctx context.Context, from querier) (mode admin.Maintenance, err error) {
+	var since int64
+	err = from.QueryRowContext(ctx, `SELECT since, actor, reason FROM maintenance WHERE one = 1`).Scan(&since, &mode.Actor, &mode.Reason)
+	if errors.Is(err, sql.ErrNoRows) {
+		return mode, nil
+	}
+	mode.On, mode.Since = true, time.UnixMilli(since)
+	return mode, err
 }
 
 func isolation(s Store) sql.IsolationLevel {
@@ -95,13 +200,12 @@ func (s Store) checkTarget(ctx context.Context) (begun bool, err error) {
 	if err := s.CheckTables(ctx); err != nil {
 		return false, err
 	}
-	var by string
-	err = s.DB.QueryRowContext(ctx, `SELECT actor FROM maintenance WHERE one = 1`).Scan(&by)
-	if err == nil && by == actor {
-		return true, nil
-	}
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	mode, err := readMaintenance(ctx, s.DB)
+	if err != nil {
 		return false, err
+	}
+	if mode.Actor == admin.CopyActor {
+		return true, nil
 	}
 	for _, t := range tables {
 		var there bool
@@ -112,20 +216,24 @@ func (s Store) checkTarget(ctx context.Context) (begun bool, err error) {
 			return false, fmt.Errorf("the target is not empty: there are rows in %s. Name an empty database", t.name)
 		}
 	}
-	if err == nil {
+	if mode.On {
 		return false, errors.New("the target is in maintenance, and no copy was begun in it. Name an empty database")
 	}
 	return false, nil
 }
 
 // begin marks an empty store: one that is half filled is in maintenance, and sells nothing.
-func (s Store) begin(ctx context.Context) error {
+func (s Store) begin(ctx context.Context, at time.Time) error {
 	begun, err := s.checkTarget(ctx)
 	if err != nil || begun {
 		return err
 	}
-	_, err = s.DB.ExecContext(ctx, `INSERT INTO maintenance (one, since, actor, reason) VALUES (1, 0, '`+actor+`', 'a copy into this store is not complete')`)
-	return err
+	_, err = s.DB.ExecContext(ctx, `INSERT INTO maintenance (one, since, actor, reason) VALUES (1, `+s.placeholder(1)+`, '`+admin.CopyActor+`', 'a copy into this store is not complete')`,
+		at.UnixMilli())
+	if err != nil {
+		return err
+	}
+	return failpoint.Hit("C.begun")
 }
 
 func copyTable(ctx context.Context, from Store, source querier, to Store, t table, progress func(Progress)) error {
@@ -296,7 +404,10 @@ func (i *inserter) flush(ctx context.Context) error {
 	}
 	err := insert(ctx)
 	i.rows = i.rows[:0]
-	return err
+	if err != nil {
+		return err
+	}
+	return failpoint.Hit("C.batch")
 }
 
 // atOnce inserts all rows with PostgreSQL's COPY, which is one statement. It keeps the values of
@@ -338,9 +449,9 @@ func (i *inserter) rowByRow(ctx context.Context) error {
 	return tx.Commit()
 }
 
-// finish sets what is not rows of a table: the highest ids, the end of the chain of staff
-// actions, the store's mark, and maintenance as the source has it.
-func (s Store) finish(ctx context.Context, from Store, source querier) error {
+// copyRest sets what is not rows of a table: the highest ids, the end of the chain of staff
+// actions, and the store's mark.
+func (s Store) copyRest(ctx context.Context, from Store, source querier) error {
 	tx, err := s.DB.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -367,18 +478,6 @@ func (s Store) finish(ctx context.Context, from Store, source querier) error {
 	}
 	if err := s.setMark(ctx, tx, source); err != nil {
 		return fmt.Errorf("mark the copy: %w", err)
-	}
-	if _, err := tx.ExecContext(ctx, `DELETE FROM maintenance`); err != nil {
-		return err
-	}
-	var since int64
-	var by, reason string
-	err = source.QueryRowContext(ctx, `SELECT since, actor, reason FROM maintenance WHERE one = 1`).Scan(&since, &by, &reason)
-	if err == nil {
-		_, err = tx.ExecContext(ctx, `INSERT INTO maintenance (one, since, actor, reason) VALUES (1, `+s.placeholder(1)+`, `+s.placeholder(2)+`, `+s.placeholder(3)+`)`, since, by, reason)
-	}
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return err
 	}
 	if err := tx.Commit(); err != nil {
 		return err
@@ -471,23 +570,25 @@ func Digest(ctx context.Context, s Store) (Result, error) {
 		return Result{}, err
 	}
 	defer tx.Rollback()
-	return digest(ctx, s, tx)
+	result, _, err := digest(ctx, s, tx)
+	return result, err
 }
 
-// digest adds up the hashes of a table's rows, so that their order makes no difference.
-func digest(ctx context.Context, s Store, from querier) (Result, error) {
-	var result Result
+// digest adds up the hashes of a table's rows, so that their order makes no difference. lines are
+// those of the tables.
+func digest(ctx context.Context, s Store, from querier) (result Result, lines []string, err error) {
 	all := sha256.New()
 	for _, t := range tables {
 		line, count, err := tableDigest(ctx, s, from, t.name)
 		if err != nil {
-			return result, fmt.Errorf("read %s: %w", t.name, err)
+			return result, nil, fmt.Errorf("read %s: %w", t.name, err)
 		}
 		result.Rows += count
+		lines = append(lines, line)
 		all.Write([]byte(line))
 	}
 	result.Digest = hex.EncodeToString(all.Sum(nil))
-	return result, nil
+	return result, lines, nil
 }
 
 func tableDigest(ctx context.Context, s Store, from querier, name string) (line string, count int64, err error) {

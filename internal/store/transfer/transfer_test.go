@@ -3,27 +3,23 @@ package transfer_test
 import (
 	"context"
 	"database/sql"
-	"path/filepath"
+	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/coaxhq/coax/internal/admin"
 	"github.com/coaxhq/coax/internal/store/sqlite"
+	"github.com/coaxhq/coax/internal/store/sqlitetest"
 	"github.com/coaxhq/coax/internal/store/transfer"
 )
 
 // newStore makes an empty SQLite store. PostgreSQL is in internal/e2e/cli.
 func newStore(t *testing.T) transfer.Store {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "coax.db")
-	db, err := sqlite.Open(context.Background(), path, sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	pool, err := sqlite.OpenSQL(path)
+	pool, err := sqlite.OpenSQL(sqlitetest.NewFile(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +45,118 @@ func addOperators(t *testing.T, s transfer.Store) {
 	exec(t, s.DB, `DELETE FROM operators WHERE id = 3`)
 }
 
-func copyAll(from, to transfer.Store) (transfer.Result, error) {
-	return transfer.Copy(context.Background(), from, to, func(transfer.Progress) {})
+func copyAll(from, to transfer.Store) (transfer.Copied, error) {
+	return transfer.Copy(context.Background(), from, to, time.UnixMilli(1), func(transfer.Progress) {})
+}
+
+// maintenanceOf returns who has put a store into maintenance, and why.
+func maintenanceOf(t *testing.T, s transfer.Store) string {
+	t.Helper()
+	var actor, reason string
+	var since int64
+	err := s.DB.QueryRow(`SELECT since, actor, reason FROM maintenance`).Scan(&since, &actor, &reason)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "off"
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if actor == admin.CopyActor {
+		return actor
+	}
+	return fmt.Sprint(since, " ", actor, " ", reason)
+}
+
+// A copy that is complete and compared is in its own maintenance until it is finished, and then
+// in that of its source, or in one that says what was found.
+func TestCopy_FinishEndsItsMaintenance(t *testing.T) {
+	for _, test := range []struct {
+		name, source, want string
+		finish             func(transfer.Copied) error
+	}{
+		{"a source out of maintenance", "", "off", func(c transfer.Copied) error { return c.Finish(t.Context()) }},
+		{"a source in maintenance", "5 cli:asha drill", "5 cli:asha drill", func(c transfer.Copied) error { return c.Finish(t.Context()) }},
+		{"violations", "", "7 coax store copy: audit 2 violations", func(c transfer.Copied) error {
+			return c.FinishInMaintenance(t.Context(), "2 violations", time.UnixMilli(7))
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			from, to := newStore(t), newStore(t)
+			addOperators(t, from)
+			if test.source != "" {
+				exec(t, from.DB, `INSERT INTO maintenance (one, since, actor, reason) VALUES (1, 5, 'cli:asha', 'drill')`)
+			}
+			for range 2 { // the second goes on after the last step of the first
+				copied, err := copyAll(from, to)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cancelled, cancel := context.WithCancel(t.Context())
+				cancel()
+				if err := copied.Finish(cancelled); err == nil || maintenanceOf(t, to) != admin.CopyActor {
+					t.Fatalf("finish, interrupted: %v, in maintenance by %s", err, maintenanceOf(t, to))
+				}
+			}
+			copied, err := copyAll(from, to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := test.finish(copied); err != nil || maintenanceOf(t, to) != test.want {
+				t.Errorf("%v, and the target's maintenance is %q; want %q", err, maintenanceOf(t, to), test.want)
+			}
+			if _, err := copyAll(from, to); err == nil || !strings.Contains(err.Error(), "not empty") {
+				t.Errorf("a copy into a finished one: %v", err)
+			}
+		})
+	}
+}
+
+// countdown is a context that is cancelled when it is asked for the n-th time.
+type countdown struct {
+	context.Context
+	left   *atomic.Int64
+	cancel context.CancelFunc
+}
+
+func (c countdown) Done() <-chan struct{} {
+	if c.left.Add(-1) == 0 {
+		c.cancel()
+	}
+	return c.Context.Done()
+}
+
+// However far a copy gets before it is interrupted, the target is in its maintenance, and the
+// next one goes on.
+func TestCopy_InterruptedAnywhereGoesOn(t *testing.T) {
+	from, to := newStore(t), newStore(t)
+	addOperators(t, from)
+	exec(t, from.DB, `INSERT INTO acme_secrets (id, sealed) VALUES ('certificate b', x'00ff')`)
+	interruptions, begun := 0, false
+	for step := int64(1); ; step += 89 {
+		ctx, cancel := context.WithCancel(t.Context())
+		left := new(atomic.Int64)
+		left.Store(step)
+		copied, err := transfer.Copy(countdown{ctx, left, cancel}, from, to, time.UnixMilli(1), func(transfer.Progress) {})
+		cancel()
+		if err == nil {
+			if want, err := transfer.Digest(t.Context(), from); err != nil || copied.Result != want {
+				t.Errorf("copied %+v; want %+v, %v", copied.Result, want, err)
+			}
+			break
+		}
+		if maintenanceOf(t, to) == admin.CopyActor {
+			begun = true
+			interruptions++
+		} else if begun {
+			t.Fatalf("interrupted at step %d (%v), it is in maintenance by %s", step, err, maintenanceOf(t, to))
+		}
+	}
+	if interruptions < 10 {
+		t.Errorf("%d interruptions of a copy that had begun; want more", interruptions)
+	}
+	if maintenanceOf(t, to) != admin.CopyActor {
+		t.Errorf("in maintenance by %s", maintenanceOf(t, to))
+	}
 }
 
 func TestCopy_KeepsHighestIDs(t *testing.T) {
@@ -116,6 +222,7 @@ func TestDigest_DiffersByEveryKindOfChange(t *testing.T) {
 }
 
 func TestCopy_Refuses(t *testing.T) {
+	const differs = "the copy differs from its source, in operators: it has 2 rows, the source 2"
 	tests := []struct {
 		name    string
 		prepare func(t *testing.T, from, to transfer.Store)
@@ -131,14 +238,16 @@ func TestCopy_Refuses(t *testing.T) {
 		{"other columns", func(t *testing.T, from, _ transfer.Store) {
 			exec(t, from.DB, `ALTER TABLE operators ADD COLUMN more TEXT`)
 		}, "it has other columns"},
+		{"a source that is an unfinished copy", func(t *testing.T, from, _ transfer.Store) {
+			exec(t, from.DB, `INSERT INTO maintenance (one, since, actor, reason) VALUES (1, 0, 'coax store copy', 'x')`)
+		}, "the source: the store is a copy that is not complete"},
 		{"rows that were changed on one side", func(t *testing.T, from, to transfer.Store) {
 			addOperators(t, from)
 			if _, err := copyAll(from, to); err != nil {
 				t.Fatal(err)
 			}
 			exec(t, to.DB, `UPDATE operators SET name = 'another' WHERE id = 1`)
-			exec(t, to.DB, `INSERT INTO maintenance (one, since, actor, reason) VALUES (1, 0, 'coax store copy', 'x')`)
-		}, "the copy differs from its source"},
+		}, differs},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -146,6 +255,9 @@ func TestCopy_Refuses(t *testing.T) {
 			test.prepare(t, from, to)
 			if _, err := copyAll(from, to); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v; want %q", err, test.want)
+			}
+			if test.want == differs && maintenanceOf(t, to) != admin.CopyActor {
+				t.Errorf("afterwards the target is in maintenance by %s", maintenanceOf(t, to))
 			}
 		})
 	}
@@ -205,5 +317,17 @@ func TestMarkRestored_BeginsMaintenance(t *testing.T) {
 	}
 	if err := s.DB.QueryRow(`SELECT since, reason FROM maintenance`).Scan(&began, &reason); err != nil || began != 9000 || reason == "" {
 		t.Errorf("maintenance began at %d with the reason %q, %v", began, reason, err)
+	}
+}
+
+// A restore into a database ends the copy's maintenance with the commit that begins its own.
+func TestMarkRestored_EndsTheCopysMaintenance(t *testing.T) {
+	s := newStore(t)
+	exec(t, s.DB, `INSERT INTO maintenance (one, since, actor, reason) VALUES (1, 3, 'coax store copy', 'x')`)
+	if err := transfer.MarkRestored(t.Context(), s, "from a backup", time.UnixMilli(5000), time.UnixMilli(9000)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := maintenanceOf(t, s), "9000 node:store_mark the store was restored: from a backup"; got != want {
+		t.Errorf("maintenance is %q; want %q", got, want)
 	}
 }
