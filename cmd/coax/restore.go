@@ -68,7 +68,7 @@ store.`,
 	command.Flags().StringArrayVar(&identities, "identity", nil, "a `FILE` with the age identity that opens the backup; may be repeated")
 	command.Flags().StringArrayVar(&logs, "log", nil, "a `FILE` to search for what was forgotten: a security log or a node's log; may be repeated")
 	command.Flags().StringVar(&at, "at", "", "of a replica: the `TIME` to restore, such as 2026-11-18T19:35:01+05:30")
-	command.Flags().StringVar(&work, "work", "", "with --to: the `FOLDER` where the store is unpacked; it needs the size of the store")
+	command.Flags().StringVar(&work, "work", "", "with --to, or from a replica: the `FOLDER` where the store is unpacked, by default $TMPDIR; it needs the size of the store, and for both twice that")
 	command.Flags().BoolVar(&a.asJSON, "json", false, "print one JSON object")
 	return command
 }

@@ -111,6 +111,7 @@ var rules = []rule{
 	{path: "internal/provider/*", allowed: both(forProviders, []string{"internal/fileowner", "internal/filesync"})},
 	{path: "internal/provider/providertest", allowed: forProviders, testsOnly: true},
 	{path: "internal/replica", allowed: []string{"internal/fileowner", "internal/filesync"}, never: drivers},
+	{path: "internal/replica/replicatest", never: database, testsOnly: true, testing: true},
 	{path: "internal/store/*", allowed: both(forStores, []string{"internal/fileowner", "internal/filesync", "internal/integrity", "internal/retention", "internal/acmecert", "internal/store/sqlstore"}), never: netHTTP, noClock: true},
 	{path: "internal/store/sqlstore", allowed: both(forStores, []string{"internal/integrity", "internal/retention", "internal/acmecert"}), never: both(netHTTP, drivers), noClock: true},
 	{path: "internal/store/storetest", allowed: both(forStores, []string{"internal/integrity", "internal/retention", "internal/acmecert"}), never: netHTTP, noClock: true, testsOnly: true},

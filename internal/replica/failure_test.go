@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coaxhq/coax/internal/replica/replicatest"
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 )
@@ -358,7 +359,7 @@ func (c *cutter) cut() {
 
 func TestLog_RecoversFromSFTPFailures(t *testing.T) {
 	folder := t.TempDir()
-	host, key := serveSFTP(t, folder)
+	host, key := replicatest.SFTP(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -2,14 +2,9 @@ package replica
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
-	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,10 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/johannesboyne/gofakes3"
-	"github.com/johannesboyne/gofakes3/backend/s3mem"
-	"github.com/pkg/sftp"
-	"golang.org/x/crypto/ssh"
+	"github.com/coaxhq/coax/internal/replica/replicatest"
 	_ "modernc.org/sqlite"
 )
 
@@ -54,92 +46,18 @@ func TestRedact_HidesPasswords(t *testing.T) {
 	}
 }
 
-// serveSFTP serves a folder and returns an address of it.
-func serveSFTP(t *testing.T, folder string) (host, hostKey string) {
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := ssh.NewSignerFromKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := &ssh.ServerConfig{PasswordCallback: func(c ssh.ConnMetadata, password []byte) (*ssh.Permissions, error) {
-		if c.User() == "coax" && string(password) == "pass word" {
-			return nil, nil
-		}
-		return nil, errors.New("refused")
-	}}
-	config.AddHostKey(signer)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			raw, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				_, channels, requests, err := ssh.NewServerConn(raw, config)
-				if err != nil {
-					return
-				}
-				go ssh.DiscardRequests(requests)
-				for offered := range channels {
-					channel, wanted, err := offered.Accept()
-					if err != nil {
-						return
-					}
-					go func() {
-						for request := range wanted {
-							_ = request.Reply(request.Type == "subsystem", nil)
-						}
-					}()
-					server, err := sftp.NewServer(channel)
-					if err != nil {
-						return
-					}
-					go func() { _ = server.Serve() }()
-				}
-			}()
-		}
-	}()
-	return listener.Addr().String(), strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey())))
-}
-
 // places are one address of each kind, with its credentials.
 func places(t *testing.T) map[string]string {
-	fake := gofakes3.New(s3mem.New())
-	s3 := httptest.NewServer(fake.Server())
-	t.Cleanup(s3.Close)
-	folder := t.TempDir()
-	host, key := serveSFTP(t, folder)
-	bucketAddress := "s3://coax/store%20one?endpoint=" + url.QueryEscape(s3.URL)
-	a, err := ParseAddress(bucketAddress)
-	if err != nil {
-		t.Fatal(err)
-	}
-	to, err := a.connect(environment)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := to.(*bucket).do(t.Context(), "PUT", "", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = response.Body.Close()
+	host, key := replicatest.SFTP(t)
 	return map[string]string{
 		"file": "file://" + filepath.Join(t.TempDir(), "replica"),
-		"sftp": "sftp://coax@" + host + filepath.Join(folder, "replica") + "?host_key=" + url.QueryEscape(key),
-		"s3":   bucketAddress,
+		"sftp": replicatest.SFTPAddress(host, key, filepath.Join(t.TempDir(), "replica")),
+		"s3":   replicatest.S3(t),
 	}
 }
 
 func environment(name string) string {
-	return map[string]string{s3KeyVariable: "key", s3SecretVariable: "secret", sftpPasswordVariable: "pass word"}[name]
+	return replicatest.Environment[name]
 }
 
 func TestLog_RestoreEqualsFile(t *testing.T) {
@@ -259,10 +177,9 @@ func dump(t *testing.T, file string) (rows []string) {
 }
 
 func TestSFTP_HostKeyIsVerified(t *testing.T) {
-	folder := t.TempDir()
-	host, _ := serveSFTP(t, folder)
-	_, other := serveSFTP(t, folder)
-	address, err := ParseAddress("sftp://coax@" + host + folder + "/replica?host_key=" + url.QueryEscape(other))
+	host, _ := replicatest.SFTP(t)
+	_, other := replicatest.SFTP(t)
+	address, err := ParseAddress(replicatest.SFTPAddress(host, other, t.TempDir()))
 	if err != nil {
 		t.Fatal(err)
 	}

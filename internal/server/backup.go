@@ -404,8 +404,12 @@ func readBackupHeader(path string) (backup.Header, error) {
 	return backup.ReadHeader(file)
 }
 
-// explainFull says how much room there is, if the disk was full.
+// explainFull says how much room there is, if the disk was full, for what has left nothing there.
 func explainFull(err error, folders ...string) error {
+	return adviseFull(err, "Nothing was left there; make room or name another folder", folders...)
+}
+
+func adviseFull(err error, advice string, folders ...string) error {
 	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EFBIG) && !errors.Is(err, syscall.EDQUOT) && !sqlite.IsFull(err) {
 		return err
 	}
@@ -418,7 +422,7 @@ func explainFull(err error, folders ...string) error {
 			rooms = append(rooms, fmt.Sprintf("%s has %s free", folder, Megabytes(free)))
 		}
 	}
-	return fmt.Errorf("%w: %s. Nothing was left there; make room or name another folder", err, strings.Join(rooms, ", "))
+	return fmt.Errorf("%w: %s. %s", err, strings.Join(rooms, ", "), advice)
 }
 
 func freeBytes(folder string) (int64, error) {

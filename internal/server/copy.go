@@ -48,6 +48,11 @@ func CopyStore(ctx context.Context, from, to StoreConfig, environ []string, prog
 	if from.Place() == to.Place() {
 		return result, errors.New("both addresses are the same store")
 	}
+	if to.Kind == "sqlite" {
+		defer func() {
+			err = adviseFull(err, "Make room, and call the same command again: it goes on", filepath.Dir(to.Path))
+		}()
+	}
 	source, closeSource, err := openSide(ctx, from, unusedSource)
 	if err != nil {
 		return result, fmt.Errorf("open the source, %s: %w", from.Place(), err)

@@ -38,7 +38,8 @@ type RestoreOptions struct {
 	Identities []age.Identity
 	// Logs are files to search for what was forgotten, besides the one that the backup names.
 	Logs []string
-	// WorkFolder is where the store is unpacked on its way to a database.
+	// WorkFolder is where the store is unpacked on its way to a database, or from a replica; ""
+	// is the folder for temporary files.
 	WorkFolder string
 	// Environ may have the master key, for the audit.
 	Environ  []string
@@ -63,6 +64,8 @@ type restoreSource interface {
 	check(ctx context.Context) (backup.Manifest, error)
 	// unpack writes the SQLite file of the store to a new file.
 	unpack(ctx context.Context, path string) error
+	// close removes what check and unpack have left for themselves.
+	close() error
 }
 
 // openRestoreSource finds out what kind of source it is.
@@ -119,6 +122,8 @@ func (s backupSourceFile) unpack(ctx context.Context, path string) error {
 		return err
 	})
 }
+
+func (s backupSourceFile) close() error { return nil }
 
 func (s backupSourceFile) read(ctx context.Context, what string, into io.Writer) (backup.Manifest, error) {
 	file, err := os.Open(s.path)
@@ -186,42 +191,62 @@ func (s storeFileSource) unpack(ctx context.Context, path string) error {
 	return writeStoreFile(path, func(to io.Writer) error { return snapshot.WriteTo(ctx, to, func(int64, int64) {}) })
 }
 
+func (s storeFileSource) close() error { return nil }
+
 // replicaSource is a replica of a store on SQLite. Its check restores it into a temporary
 // file, where it can be read.
 type replicaSource struct {
 	address replica.Address
 	options RestoreOptions
-	file    string
+	folder  string
+	release func() error
 }
 
 func (s *replicaSource) check(ctx context.Context) (m backup.Manifest, err error) {
-	folder, err := os.MkdirTemp(s.options.WorkFolder, "coax-restore-*")
-	if err != nil {
+	if s.folder, s.release, err = workFolder(s.options); err != nil {
 		return m, err
 	}
-	context.AfterFunc(ctx, func() { _ = os.RemoveAll(folder) })
-	s.file = filepath.Join(folder, "coax.db")
-	restored, err := replica.Restore(ctx, s.address, os.Getenv, s.options.At, s.file, func(done, of int64) {
+	defer func() { err = explainFull(err, s.folder) }()
+	restored, err := replica.Restore(ctx, s.address, os.Getenv, s.options.At, s.file(), func(done, of int64) {
 		s.options.Progress("reading the replica", done, of)
 	})
 	if err != nil {
-		return m, errors.Join(err, s.close())
+		return m, err
 	}
 	if restored.Incomplete != "" {
-		return m, errors.Join(fmt.Errorf("%s is damaged: %s; name an earlier moment with --at, up to %s", s.address, restored.Incomplete,
-			restored.At.Format(time.RFC3339)), s.close())
+		return m, fmt.Errorf("%s is damaged: %s; name an earlier moment with --at, up to %s", s.address, restored.Incomplete, restored.At.Format(time.RFC3339))
 	}
-	if m, err = (storeFileSource{path: s.file, modified: restored.At}).check(ctx); err != nil {
-		return m, errors.Join(err, s.close())
-	}
-	return m, nil
+	return storeFileSource{path: s.file(), modified: restored.At}.check(ctx)
 }
 
+func (s *replicaSource) file() string { return filepath.Join(s.folder, "coax.db") }
+
+// unpack makes room at once: what follows may need it.
 func (s *replicaSource) unpack(ctx context.Context, path string) error {
-	return errors.Join(storeFileSource{path: s.file}.unpack(ctx, path), s.close())
+	return errors.Join(storeFileSource{path: s.file()}.unpack(ctx, path), s.close())
 }
 
-func (s *replicaSource) close() error { return os.RemoveAll(filepath.Dir(s.file)) }
+func (s *replicaSource) close() error {
+	if s.release == nil {
+		return nil
+	}
+	release := s.release
+	s.release = nil
+	return errors.Join(os.RemoveAll(s.folder), release())
+}
+
+// workFolder makes a folder where a store is unpacked, and holds it until release is called. What
+// restores left that were killed is removed before.
+func workFolder(options RestoreOptions) (folder string, release func() error, err error) {
+	in := options.WorkFolder
+	if in == "" {
+		in = os.TempDir()
+	}
+	if err := removeStaleDrafts(in); err != nil {
+		return "", nil, err
+	}
+	return draftFolder(in)
+}
 
 // writeStoreFile writes a new file, flushed.
 func writeStoreFile(path string, content func(io.Writer) error) error {
@@ -241,6 +266,7 @@ func Restore(ctx context.Context, source string, options RestoreOptions) (restor
 	if err != nil {
 		return restored, err
 	}
+	defer func() { err = errors.Join(err, from.close()) }()
 	m, err := from.check(ctx)
 	if err == nil {
 		err = checkRelease(m)
@@ -497,7 +523,7 @@ func takenOver(recorded map[string]string) (settings map[string]string, skipped 
 // restoreDatabase fills an empty database. Until that is done the database is in maintenance;
 // an interrupted restore of the same backup goes on.
 func restoreDatabase(ctx context.Context, from restoreSource, options RestoreOptions, restored *Restored) (err error) {
-	work, release, err := draftFolder(options.WorkFolder)
+	work, release, err := workFolder(options)
 	if err != nil {
 		return err
 	}
