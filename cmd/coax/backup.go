@@ -69,12 +69,8 @@ func (a *app) backUp(ctx context.Context, dest string, options server.BackupOpti
 			a.configFile = "coax.toml"
 		}
 	}
-	sources := server.Sources{File: a.configFile, Sets: a.sets, Environ: a.environ}
-	config, err := server.LoadConfig(sources)
+	config, err := server.LoadConfig(server.Sources{File: a.configFile, Sets: a.sets, Environ: a.environ})
 	if err != nil {
-		return err
-	}
-	if options.Settings, err = server.PortableSettings(sources); err != nil {
 		return err
 	}
 	var end func()

@@ -169,6 +169,9 @@ func (a *app) showForgotten(f server.Forgotten, named string) {
 		if named == "" {
 			named = "none was set in the installation that was backed up"
 		}
+		if !f.Described {
+			named = "whether it was set is not known: this copy says nothing of its installation"
+		}
 		fmt.Fprintf(a.out, "What people did since the backup is not known: no log was found. Look for the security log (log.security_file: %s)\n"+
 			"or the nodes' logs, on the old machine or where logs are collected; give them with --log.\n", named)
 		return

@@ -32,8 +32,9 @@ const (
 	stepTimeout    = time.Minute
 	cleanupTimeout = 10 * time.Second
 
-	identityName = "store.json"
-	markName     = "mark"
+	identityName     = "store.json"
+	installationName = "installation.json"
+	markName         = "mark"
 )
 
 // ErrLost is returned by Ship when records are missing at the target, or were never read
@@ -46,8 +47,11 @@ var ErrForeign = errors.New("it belongs to something else")
 // Options are the options of Open.
 type Options struct {
 	// File is the SQLite file, and Store the id of the store in it.
-	File   string
-	Store  string
+	File  string
+	Store string
+	// Installation is kept beside the replica for a restore; nil for nothing.
+	Installation []byte
+
 	Now    func() time.Time
 	Getenv func(string) string
 }
@@ -131,8 +135,18 @@ func (l *Log) reach(ctx context.Context) error {
 	return err
 }
 
-// identify checks whose replica it is, and takes an empty place.
+// identify checks whose replica it is, takes an empty place, and describes the installation.
 func (l *Log) identify(ctx context.Context) error {
+	if err := l.takePlace(ctx); err != nil || l.options.Installation == nil {
+		return err
+	}
+	if err := l.target.put(ctx, installationName, l.options.Installation); err != nil {
+		return fmt.Errorf("write to it: %w", err)
+	}
+	return nil
+}
+
+func (l *Log) takePlace(ctx context.Context) error {
 	text, err := readAll(ctx, l.target, identityName)
 	if err == nil {
 		owner, err := storeOf(text)
@@ -162,7 +176,7 @@ func (l *Log) identify(ctx context.Context) error {
 func foreign(names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		name = strings.TrimSuffix(name, ".new")
-		return name == markName || name == identityName || strings.HasPrefix(name, ".probe-")
+		return name == markName || name == identityName || name == installationName || strings.HasPrefix(name, ".probe-")
 	})
 }
 

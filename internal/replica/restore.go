@@ -21,6 +21,8 @@ type Restored struct {
 	At time.Time
 	// Store is the id of the store.
 	Store string
+	// Installation is what Options.Installation was; nil if nothing.
+	Installation []byte
 	// Records is how many uploads were applied to the snapshot.
 	Records int
 	// Incomplete says why later uploads could not be applied; "" if all were.
@@ -44,6 +46,9 @@ func Restore(ctx context.Context, address Address, getenv func(string) string, a
 	}
 	if restored.Store, err = storeOf(text); err != nil {
 		return restored, err
+	}
+	if restored.Installation, err = readAll(ctx, from, installationName); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return restored, fmt.Errorf("read %s: %w", address, err)
 	}
 	generations, err := readGenerations(ctx, from)
 	if err != nil {

@@ -31,8 +31,6 @@ type BackupOptions struct {
 	Recipients []age.Recipient
 	// Keep deletes older backups of the folder; the zero value keeps all.
 	Keep backup.Keep
-	// Settings are recorded for a restore; see PortableSettings.
-	Settings map[string]string
 	// WorkFolder is where the rows of PostgreSQL are gathered; "" is beside the backup.
 	WorkFolder string
 	Progress   func(what string, done, of int64)
@@ -168,10 +166,7 @@ func (s backupSource) Close() error { return errors.Join(s.FileSnapshot.Close(),
 // openBackupSource fixes the moment of the backup: of a SQLite store by a snapshot of its
 // file, of PostgreSQL by a copy of all rows into a SQLite file.
 func openBackupSource(ctx context.Context, config Config, options BackupOptions) (m backup.Manifest, source backupSource, err error) {
-	m = backup.Manifest{
-		Release: release, Kind: config.Store.Kind,
-		SecurityFile: config.Log.SecurityFile, ClockOffset: config.Clock.Offset, Settings: options.Settings,
-	}
+	m = describe(config)
 	// The time is read right before the snapshot: what happens in between is in the backup, and
 	// may be listed by a restore as missing. The other way round it would be missing in both.
 	begin := func() { m.TakenAt = Clock(config.Clock.Offset)() }
@@ -444,25 +439,10 @@ func Megabytes(bytes int64) string {
 	return fmt.Sprintf("%d MB", bytes>>20)
 }
 
-// PortableSettings returns the settings that a restored installation takes over: those that
-// differ from their defaults, and are not of one machine. Paths, listeners, the store's
-// address and secrets stay behind, and so do maintenance and the clock of a demo.
-func PortableSettings(from Sources) (map[string]string, error) {
-	var file map[string]string
-	var err error
-	if from.File != "" {
-		if file, err = ReadConfigFile(from.File); err != nil {
-			return nil, err
-		}
-	}
-	environment, err := EnvironmentSettings(from.Environ)
-	if err != nil {
-		return nil, err
-	}
-	sets, err := ParseSets(from.Sets)
-	if err != nil {
-		return nil, err
-	}
+// portable returns the settings that a restored installation takes over: those that differ from
+// their defaults, and are not of one machine. Paths, listeners, the store's address and secrets
+// stay behind, and so do maintenance and the clock of a demo.
+func portable(given map[string]origin) map[string]string {
 	kept := map[string]string{}
 	for _, s := range Settings {
 		section, _ := s.parts()
@@ -470,22 +450,26 @@ func PortableSettings(from Sources) (map[string]string, error) {
 		case s.path, section == "server", section == "store", section == "secrets", section == "clock", section == "log", s.Key == "maintenance":
 			continue
 		}
-		value := s.Default
-		for _, source := range []map[string]string{file, environment, sets} {
-			if given, ok := source[s.Key]; ok {
-				value = given
-			}
+		o, ok := given[s.Key]
+		if !ok || o.value == s.Default {
+			continue
 		}
 		if s.Key == "provider.url" {
-			if at, err := url.Parse(value); err != nil || at.User != nil {
+			if at, err := url.Parse(o.value); err != nil || at.User != nil {
 				continue // it has a password
 			}
 		}
-		if value != s.Default {
-			kept[s.Key] = value
-		}
+		kept[s.Key] = o.value
 	}
-	return kept, nil
+	return kept
+}
+
+// describe returns what a backup or a replica says of the installation of its store.
+func describe(config Config) backup.Manifest {
+	return backup.Manifest{
+		Release: release, Kind: config.Store.Kind,
+		SecurityFile: config.Log.SecurityFile, ClockOffset: config.Clock.Offset, Settings: config.Portable,
+	}
 }
 
 // ReadRecipients reads whom to encrypt for: age recipients, or files of them.

@@ -13,6 +13,11 @@ import (
 	"github.com/coaxhq/coax/internal/backup"
 )
 
+func portableOf(from Sources) (map[string]string, error) {
+	config, err := LoadConfig(from)
+	return config.Portable, err
+}
+
 // What is of one machine, or secret, stays behind.
 func TestPortableSettings_LeavesTheMachineBehind(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "coax.toml")
@@ -37,14 +42,14 @@ idle = "30m"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := PortableSettings(Sources{File: file, Environ: []string{"COAX_REVIEW_MAX_INTERVAL=2m"}, Sets: []string{"rules.activation_term=plan", "clock.offset=1h"}})
+	got, err := portableOf(Sources{File: file, Environ: []string{"COAX_REVIEW_MAX_INTERVAL=2m"}, Sets: []string{"rules.activation_term=plan", "clock.offset=1h"}})
 	want := map[string]string{
 		"strict": "true", "provider.name": "headend", "provider.url": "https://headend.example", "review.max_interval": "2m", "rules.activation_term": "plan",
 	}
 	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
-	got, err = PortableSettings(Sources{File: file, Sets: []string{"provider.url=https://me:secret@headend.example"}})
+	got, err = portableOf(Sources{File: file, Sets: []string{"provider.url=https://me:secret@headend.example"}})
 	if err != nil || got["provider.url"] != "" {
 		t.Errorf("an address with a password is recorded: %v, %v", got, err)
 	}
@@ -54,10 +59,7 @@ idle = "30m"
 // a section that stays behind.
 func TestPortableSettings_NoSecretsAndPaths(t *testing.T) {
 	for _, s := range Settings {
-		got, err := PortableSettings(Sources{Sets: []string{s.Key + "=other"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := load(Sources{Sets: []string{s.Key + "=other"}}).config.Portable
 		section, _, _ := strings.Cut(s.Key, ".")
 		if _, kept := got[s.Key]; kept && (s.path || slices.Contains([]string{"server", "store", "secrets", "maintenance", "clock", "log"}, section)) {
 			t.Errorf("%s is taken over", s.Key)

@@ -147,6 +147,7 @@ func load(from Sources) loaded {
 		storeURL := FindSetting("store.url")
 		l.config.Store.SQLiteDefault = strings.TrimPrefix(storeURL.absolute(storeURL.Default, folder), "sqlite:")
 	}
+	l.config.Portable = portable(l.given)
 	return l
 }
 

@@ -3,11 +3,13 @@ package server
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +23,8 @@ import (
 
 // Forgotten is what a restored store has forgotten besides operations, as far as logs tell.
 type Forgotten struct {
+	// Described: the source says of its installation whether it had a security log, and where.
+	Described bool
 	// Read are the logs that were found and read; Problems says why others were not.
 	Read     []string
 	Problems []string
@@ -52,13 +56,18 @@ var notRepeated = []string{
 	"access_refused", "cross_site_refused", "api_throttled", "approval_refused",
 }
 
-// FindForgotten reads the logs, and the security log that the backup names if it is there.
+// FindForgotten reads the logs, and the security log that the backup names if it is there, with
+// those that logrotate has moved away since the backup.
 func FindForgotten(m backup.Manifest, logs []string) (f Forgotten) {
+	f.Described = m.Release != "" // a SQLite file that was copied by other means has no manifest
 	// The logs have the machine's time, the store that of the service.
 	since := m.TakenAt.Add(-m.ClockOffset)
-	if named := m.SecurityFile; named != "" && !slices.Contains(logs, named) {
-		if _, err := os.Stat(named); err == nil {
-			logs = append(slices.Clone(logs), named)
+	if m.SecurityFile != "" {
+		logs = slices.Clone(logs)
+		for _, path := range append(rotated(m.SecurityFile, since), m.SecurityFile) {
+			if _, err := os.Stat(path); err == nil && !slices.Contains(logs, path) {
+				logs = append(logs, path)
+			}
 		}
 	}
 	for _, path := range logs {
@@ -75,13 +84,36 @@ func FindForgotten(m backup.Manifest, logs []string) (f Forgotten) {
 	return f
 }
 
+// rotated returns what logrotate made of a log, such as security.log.1, security.log.2.gz and
+// security.log-20261101, if it may have lines since a moment: its last one is not older.
+func rotated(path string, since time.Time) (found []string) {
+	for _, pattern := range []string{".[0-9]*", "-[0-9]*"} {
+		paths, err := filepath.Glob(globEscape(path) + pattern)
+		if err != nil {
+			continue
+		}
+		for _, each := range paths {
+			if info, err := os.Stat(each); err == nil && info.Mode().IsRegular() && !info.ModTime().Before(since) {
+				found = append(found, each)
+			}
+		}
+	}
+	return found
+}
+
 func (f *Forgotten) read(path string, since time.Time) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return fileowner.Explain(path, err)
 	}
 	defer file.Close()
-	events, err := readEvents(file, since)
+	var from io.Reader = file
+	if strings.HasSuffix(path, ".gz") {
+		if from, err = gzip.NewReader(file); err != nil {
+			return err
+		}
+	}
+	events, err := readEvents(from, since)
 	if err != nil {
 		return err
 	}
@@ -89,7 +121,12 @@ func (f *Forgotten) read(path string, since time.Time) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return nil // a pipe has no second pass
 	}
-	heads, err := audit.ReadHeads(file)
+	if again, compressed := from.(*gzip.Reader); compressed {
+		if err := again.Reset(file); err != nil {
+			return err
+		}
+	}
+	heads, err := audit.ReadHeads(from)
 	if err != nil {
 		return nil // a security log has none
 	}

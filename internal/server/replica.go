@@ -32,7 +32,7 @@ type replicaWatch struct {
 	warned time.Time
 }
 
-func (w *replicaWatch) replication(config StoreConfig) *sqlite.Replication {
+func (w *replicaWatch) replication(config StoreConfig, installation []byte) *sqlite.Replication {
 	return &sqlite.Replication{
 		Sync: config.ReplicaMode == "sync", Now: w.now, Report: w.report,
 		Refused: func(err error) bool { return errors.Is(err, replica.ErrForeign) },
@@ -41,7 +41,7 @@ func (w *replicaWatch) replication(config StoreConfig) *sqlite.Replication {
 			if err != nil {
 				return nil, err
 			}
-			log, err := replica.New(address, replica.Options{File: config.Path, Store: store, Now: w.now, Getenv: os.Getenv})
+			log, err := replica.New(address, replica.Options{File: config.Path, Store: store, Installation: installation, Now: w.now, Getenv: os.Getenv})
 			if err != nil {
 				return nil, &replicaError{w.address, err}
 			}

@@ -21,7 +21,7 @@ func TestReplica_RefusedForPostgreSQL(t *testing.T) {
 }
 
 func TestPortableSettings_LeaveTheReplicaBehind(t *testing.T) {
-	kept, err := PortableSettings(Sources{
+	kept, err := portableOf(Sources{
 		Environ: []string{"COAX_STORE_REPLICA=" + secretReplica, "COAX_PROVIDER_URL=https://coax:hunter2@provider.example"},
 		Sets:    []string{"store.replica_mode=sync", "provider.name=headend"},
 	})

@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -216,7 +217,16 @@ func (s *replicaSource) check(ctx context.Context) (m backup.Manifest, err error
 	if restored.Incomplete != "" {
 		return m, fmt.Errorf("%s is damaged: %s; name an earlier moment with --at, up to %s", s.address, restored.Incomplete, restored.At.Format(time.RFC3339))
 	}
-	return storeFileSource{path: s.file(), modified: restored.At}.check(ctx)
+	of, err := storeFileSource{path: s.file(), modified: restored.At}.check(ctx)
+	if err != nil || restored.Installation == nil {
+		return of, err
+	}
+	// The store is worth more than what is said of its installation.
+	if json.Unmarshal(restored.Installation, &m) == nil {
+		of.Release, of.SecurityFile, of.ClockOffset, of.Settings = m.Release, m.SecurityFile, m.ClockOffset, m.Settings
+		of.TakenAt = of.TakenAt.Add(m.ClockOffset) // uploads have the machine's time
+	}
+	return of, nil
 }
 
 func (s *replicaSource) file() string { return filepath.Join(s.folder, "coax.db") }

@@ -29,6 +29,8 @@ type Config struct {
 	Maintenance bool
 	// Strict refuses to start with an insecure setting.
 	Strict bool
+	// Portable are the settings that an installation takes over which is restored elsewhere.
+	Portable map[string]string
 
 	Server struct {
 		Addr                     string

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -72,7 +73,7 @@ func OpenStore(ctx context.Context, config Config, options StoreOptions) (opened
 	if config.Store.Kind == "postgres" {
 		opened, err = openPostgres(ctx, config.Store, options)
 	} else {
-		opened, err = openSQLite(ctx, config.Store, options)
+		opened, err = openSQLite(ctx, config, options)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("store.url %s: %w", config.Store.Address(), err)
@@ -80,12 +81,17 @@ func OpenStore(ctx context.Context, config Config, options StoreOptions) (opened
 	return opened, nil
 }
 
-func openSQLite(ctx context.Context, config StoreConfig, options StoreOptions) (Store, error) {
+func openSQLite(ctx context.Context, all Config, options StoreOptions) (Store, error) {
+	config := all.Store
 	chosen := sqlite.Options{OnAuditEntry: auditEntriesTo(options.Security), Progress: options.Progress}
 	var kept *replicaWatch
 	if config.Replica != "" {
 		kept = &replicaWatch{address: replica.Redact(config.Replica), log: slog.Default(), now: time.Now}
-		chosen.Replication = kept.replication(config)
+		installation, err := json.Marshal(describe(all))
+		if err != nil {
+			return nil, err
+		}
+		chosen.Replication = kept.replication(config, installation)
 	}
 	if options.Tool {
 		chosen.Role = sqlite.Tool

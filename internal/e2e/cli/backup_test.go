@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -265,12 +266,19 @@ func TestRestore_SellsOnceCompared(t *testing.T) {
 	e2e.OnlySQLite(t, "a folder is restored")
 	t.Parallel()
 	folder := t.TempDir()
-	p, _ := e2e.StartDemo(t, folder)
+	log := filepath.Join(t.TempDir(), "security.log")
+	p, _ := e2e.StartDemo(t, folder, "--set", "log.security_file="+log)
 	env := &e2e.Env{TB: t, Demo: p.Demo, HTTP: e2e.NewHTTPClient(t, p.Demo.CACert)}
 	first, _ := env.TryOperate(env.DemoCaller(), "activate", "first-order", e2e.Activation("9800000001"))
 	made := runJSON[backupJSON](t, "backup", t.TempDir()+"/", "--config", p.Demo.Config, "--json")
+	env.SignIn(t, p.Demo.Operator).Post("/account/password", url.Values{
+		"password": {p.Demo.Operator.Password}, "new_password": {"a kite over Kochi"}, "repeated_password": {"a kite over Kochi"},
+	})
 	dir := filepath.Join(t.TempDir(), "restored")
 	restored := runJSON[restoreJSON](t, "restore", made.Path, "--dir", dir, "--json")
+	if !slices.ContainsFunc(restored.Forgotten, func(e server.ForgottenEvent) bool { return e.Event == "password_changed" }) {
+		t.Errorf("forgotten: %+v; want a changed password", restored.Forgotten)
+	}
 	if code := p.Terminate(); code != e2e.ExitDone {
 		t.Fatalf("the demo ended with %d", code)
 	}
@@ -308,9 +316,26 @@ func TestRestore_ListsWhatWasForgotten(t *testing.T) {
 	act := func(args ...string) { e2e.RequireOK(t, e2e.Run(t, slices.Concat([]string{"admin"}, set, args)...)) }
 	act("lco", "create", "--name", "North")
 	act("key", "issue", "--lco", "1")
+	act("login", "create", "--username", "meera", "--name", "Meera", "--role", "viewer")
 	made := runJSON[backupJSON](t, slices.Concat([]string{"backup", t.TempDir(), "--json"}, set)...)
 	act("wallet", "topup", "--lco", "1", "--amount", "250.50", "--reference", "NEFT-123")
+	act("login", "reset-password", "--username", "meera")
+	rotate := func(to string) {
+		t.Helper()
+		if err := os.Rename(log, log+to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rotate(".2")
+	if out, err := exec.Command("gzip", log+".2").CombinedOutput(); err != nil {
+		t.Fatalf("gzip: %v %s", err, out)
+	}
 	act("wallet", "adjust", "--lco", "1", "--amount", "-0.50", "--reason", "a fee")
+	rotate(".1")
+	long := time.Now().Add(-40 * 24 * time.Hour) // no line of it is younger than the backup
+	if err := os.Chtimes(e2e.WriteFile(t, log+".3.gz", "not gzip"), long, long); err != nil {
+		t.Fatal(err)
+	}
 	act("key", "revoke", "--key-id", "1")
 	act("plan", "set", "--id", "P-1", "--name", "Plan", "--price", "10.00", "--duration", "1", "--component", "main=TV-BASIC")
 	act("maintenance", "on", "--reason", "secret plans")
@@ -323,22 +348,30 @@ func TestRestore_ListsWhatWasForgotten(t *testing.T) {
 		got = append(got, strings.Join([]string{e.Event, e.Subject, e.Amount}, "|"))
 	}
 	want := []string{
-		"wallet_topped_up|wallet of lco 1, reference NEFT-123|+250.50", "wallet_adjusted|wallet of lco 1|-0.50", "key_revoked|key 1|", "plan_changed|plan P-1|", "maintenance_on|maintenance|",
+		"wallet_topped_up|wallet of lco 1, reference NEFT-123|+250.50", "password_reset|login 4|", "wallet_adjusted|wallet of lco 1|-0.50", "key_revoked|key 1|", "plan_changed|plan P-1|", "maintenance_on|maintenance|",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("forgotten: %q; want %q", got, want)
 	}
-	if r.Missing == nil || *r.Missing != 5 || !slices.Contains(r.Logs, log) {
-		t.Errorf("missing: %v of 5 staff actions; read %q", r.Missing, r.Logs)
+	if r.Missing == nil || *r.Missing != 6 || !slices.Contains(r.Logs, log) {
+		t.Errorf("missing: %v of 6 staff actions; read %q", r.Missing, r.Logs)
 	}
 	shown := requireDone(t, e2e.Run(t, "restore", made.Path, "--dir", filepath.Join(t.TempDir(), "b")))
 	e2e.CheckMentions(t, "the restore", shown.Out, "wallet topped up, +250.50, wallet of lco 1, reference NEFT-123 (cli:", "key revoked, key 1, lco 1", "Everything agrees.", "master.key")
+	if strings.Contains(shown.Out, "Not read") {
+		t.Errorf("a log from before the backup is read:\n%s", shown.Out)
+	}
 
-	if err := os.Remove(log); err != nil {
-		t.Fatal(err)
+	for _, suffix := range []string{"", ".1", ".2.gz"} {
+		if err := os.Remove(log + suffix); err != nil {
+			t.Fatal(err)
+		}
 	}
 	none := requireDone(t, e2e.Run(t, "restore", made.Path, "--dir", filepath.Join(t.TempDir(), "c")))
 	e2e.CheckMentions(t, "without a log", none.Out, "is not known: no log was found", log, "--log")
+	plain, _ := unpackBackup(t, made.Path)
+	none = requireDone(t, e2e.Run(t, "restore", plain, "--dir", filepath.Join(t.TempDir(), "e")))
+	e2e.CheckMentions(t, "without a manifest", none.Out, "is not known: no log was found", "this copy says nothing of its installation", "--log")
 	old := runJSON[restoreJSON](t, "restore", made.Path, "--dir", filepath.Join(t.TempDir(), "d"), "--json")
 	if old.Missing != nil || len(old.Forgotten) != 0 {
 		t.Errorf("without a log: %+v", old)

@@ -12,9 +12,9 @@ import (
 )
 
 // replicate opens an installation's store as a node with a replica does, and calls work meanwhile.
-func replicate(t *testing.T, config, address string, work func()) {
+func replicate(t *testing.T, config, address string, work func(), sets ...string) {
 	t.Helper()
-	loaded, err := server.LoadConfig(server.Sources{File: config, Sets: []string{"store.replica=" + address, "store.replica_mode=sync"}})
+	loaded, err := server.LoadConfig(server.Sources{File: config, Sets: append(sets, "store.replica="+address, "store.replica_mode=sync")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestRestore_FromReplica(t *testing.T) {
 			replicate(t, config, address, func() {
 				before = time.Now()
 				install.JSON("lco", "create", "--name", "South")
-			})
+			}, "provider.name=headend", "log.security_file="+filepath.Join(t.TempDir(), "lost.log"))
 			for _, row := range []struct {
 				at        []string
 				operators int
@@ -56,8 +56,9 @@ func TestRestore_FromReplica(t *testing.T) {
 				work, dir := t.TempDir(), filepath.Join(t.TempDir(), "restored")
 				args := append([]string{"restore", address, "--dir", dir, "--work", work}, row.at...)
 				got := requireDone(t, e2e.RunWithEnv(t, environ, args...))
-				e2e.CheckMentions(t, "the restore", got.Out, "Everything agrees.", fmt.Sprintf("Audited: %d operator", row.operators))
+				e2e.CheckMentions(t, "the restore", got.Out, "Everything agrees.", "lost.log", fmt.Sprintf("Audited: %d operator", row.operators))
 				checkNames(t, work)
+				e2e.CheckMentions(t, "the configuration", e2e.ReadFile(t, filepath.Join(dir, "coax.toml")), "name = 'headend'")
 				requireOpenRestore(t, server.StoreConfig{Kind: "sqlite", Path: filepath.Join(dir, "data", "coax.db")})
 			}
 		})
