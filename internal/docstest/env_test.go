@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
 var update = flag.Bool("update", false, "write what the commands print into the pages, where it differs")
@@ -68,6 +70,7 @@ func TestPages_ExamplesWork(t *testing.T) {
 // with what the pages before it left.
 var operatingPages = []string{
 	"docs/operating.md", "docs/certificates.md", "docs/people.md", "docs/monitoring.md", "docs/auditing.md", "docs/retention.md", "docs/backups.md", "docs/upgrading.md", "docs/master-key.md", "docs/incidents.md",
+	"docs/moving.md", // last: it leaves the store of the pages before
 }
 
 // playedTogether returns the pages with examples: the operating pages in one group, each
@@ -95,6 +98,9 @@ func playedTogether(t *testing.T, all []*page) [][]*page {
 // realRoots are folders of a real machine that pages mention.
 var realRoots = regexp.MustCompile(`(^|[\s='":]|file://)(/etc/coax|/var/lib/coax|/var/log/coax|/var/backups/coax|/usr/bin/coax)\b`)
 
+// databaseOfPages is the address of the empty database that pages name.
+const databaseOfPages = "postgres://coax@db.example/coax"
+
 // homeOfClone is the folder of the source on the pages.
 const homeOfClone = "/home/you/coax"
 
@@ -107,6 +113,8 @@ type pageEnv struct {
 	known   map[string]string // the page's names, and what they are in this run
 	running []*server
 	edits   []edit
+	// database is the test's own in place of databaseOfPages, made when a page names that.
+	database string
 	// compared: a node has read the provider's catalogue.
 	compared bool
 }
@@ -285,12 +293,21 @@ func (w *pageEnv) compare(s step, at, got string) {
 
 // translate turns a page's command into the one to run here.
 func (w *pageEnv) translate(command string) string {
+	if strings.Contains(command, databaseOfPages) {
+		if w.database == "" {
+			w.database, _, _ = strings.Cut(pgtest.NewDatabase(w.t), "&") // which sed would replace
+		}
+		command = strings.ReplaceAll(command, databaseOfPages, w.database)
+	}
 	return realRoots.ReplaceAllString(translate(w.known, command), "${1}"+w.root+"${2}")
 }
 
 // untranslate turns what was printed here into what a reader would see.
 func (w *pageEnv) untranslate(text string) string {
 	text = strings.ReplaceAll(text, w.clone, homeOfClone)
+	if w.database != "" {
+		text = strings.ReplaceAll(text, w.database, databaseOfPages)
+	}
 	return strings.ReplaceAll(text, w.root, "")
 }
 
