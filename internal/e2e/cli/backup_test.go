@@ -527,6 +527,7 @@ func TestRestore_Refuses(t *testing.T) {
 	e2e.CheckUsageError(t, e2e.Run(t, "restore", plain, "--to", "sqlite:x"), "--to takes the address of a PostgreSQL database")
 
 	database := pgtest.NewDatabase(t)
+	e2e.CheckRefused(t, e2e.Run(t, "restore", newer, "--to", database), "made by a newer release")
 	runJSON[restoreJSON](t, "restore", sealed, "--identity", otherKey, "--identity", key, "--to", database, "--json")
 	e2e.CheckRefused(t, e2e.Run(t, "restore", plain, "--to", database), "the target is not empty")
 	shown := e2e.RequireOK(t, e2e.Run(t, "admin", "--config", config, "--set", "store.url="+database, "maintenance", "show"))
@@ -810,10 +811,11 @@ func TestBackup_FullDisk(t *testing.T) {
 	database := endedInPostgres(t, p, folder)
 	disk := t.TempDir()
 	for name, args := range map[string][]string{
-		"a backup of SQLite":     {"backup", disk, "--config", config},
-		"a backup of PostgreSQL": {"backup", disk, "--config", config, "--set", "store.url=" + database, "--set", "store.replica="},
-		"a restore":              {"restore", made.Path, "--dir", filepath.Join(disk, "new")},
-		"a replica":              {"restore", replica, "--dir", filepath.Join(t.TempDir(), "new"), "--work", disk},
+		"a backup of SQLite":        {"backup", disk, "--config", config},
+		"a backup of PostgreSQL":    {"backup", disk, "--config", config, "--set", "store.url=" + database, "--set", "store.replica="},
+		"a restore":                 {"restore", made.Path, "--dir", filepath.Join(disk, "new")},
+		"a replica":                 {"restore", replica, "--dir", filepath.Join(t.TempDir(), "new"), "--work", disk},
+		"a restore into PostgreSQL": {"restore", made.Path, "--to", pgtest.NewDatabase(t), "--work", disk},
 		// It is continued, so it leaves what it has.
 		"a copy": {"store", "copy", "--from", database, "--to", "sqlite:" + filepath.Join(disk, "coax.db")},
 	} {
@@ -863,6 +865,8 @@ func TestBackup_NoPermission(t *testing.T) {
 		got := runAs(t, uid, gid, program, "backup", dest, "--config", config)
 		e2e.CheckRefused(t, got, "permission denied", "belongs to root")
 	}
+	store := "sqlite:" + filepath.Join(folder, "srv", "data", "coax.db")
+	e2e.CheckRefused(t, runAs(t, uid, gid, program, "store", "copy", "--from", store, "--to", "sqlite:"+closed+"/coax.db"), "open the target", "permission denied", "belongs to root")
 	if err := os.Chown(open, uid, gid); err != nil {
 		t.Fatal(err)
 	}
@@ -870,6 +874,8 @@ func TestBackup_NoPermission(t *testing.T) {
 	e2e.RequireOK(t, runAs(t, 0, 0, program, "backup", open+"/b", "--config", config))
 	e2e.RequireOK(t, runAs(t, uid, gid, program, "restore", open+"/b", "--dir", open+"/r"))
 	e2e.CheckRefused(t, runAs(t, uid, gid, program, "restore", open+"/b", "--dir", closed+"/r"), "permission denied", "belongs to root")
+	toDatabase := runAs(t, uid, gid, program, "restore", open+"/b", "--to", "postgres://coax@127.0.0.1:1/coax", "--work", closed)
+	e2e.CheckRefused(t, toDatabase, "permission denied", "belongs to root")
 	other := runAs(t, 0, 0, program, "restore", open+"/b", "--dir", open+"/s")
 	e2e.RequireOK(t, other)
 	e2e.RequireOK(t, runAs(t, uid, gid, program, "audit", "--config", open+"/s/coax.toml"))

@@ -2,11 +2,14 @@ package cli
 
 import (
 	"fmt"
+	"net/http"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/replica/replicatest"
 	"github.com/coaxhq/coax/internal/server"
 )
@@ -86,4 +89,76 @@ func TestRestore_RefusedReplicaLeavesNothing(t *testing.T) {
 		e2e.ExecOnStore(t, server.StoreConfig{Kind: "sqlite", Path: e2e.StorePath(install)}, `INSERT INTO schema_tolerance (migration, oldest_generation) VALUES (9999, 1)`)
 	})
 	refused("made by a newer release", "--dir", filepath.Join(t.TempDir(), "new"))
+}
+
+// While the replica is gone, a node in async mode sells and counts. In sync mode it answers 503
+// and is not ready, and goes on by itself: the key that was answered so has its result.
+func TestReplica_GoneWhileNodeRuns(t *testing.T) {
+	e2e.OnlySQLite(t, "a replica is of SQLite")
+	for _, mode := range []string{"async", "sync"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			mount := filepath.Join(t.TempDir(), "mount")
+			if err := os.Mkdir(mount, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			address := "file://" + filepath.Join(mount, "replica")
+			p, _ := e2e.StartDemo(t, t.TempDir(), "--set", "store.replica="+address, "--set", "store.replica_mode="+mode)
+			env := e2e.NewRemoteEnv(t, p)
+			move := func(from, to string) {
+				t.Helper()
+				if err := os.Rename(from, to); err != nil {
+					t.Fatal(err)
+				}
+			}
+			activate := func(key, mobile string) e2e.Answer {
+				t.Helper()
+				got, answered := env.TryOperate(env.DemoCaller(), "activate", key, e2e.Activation(mobile))
+				if !answered {
+					t.Fatalf("%s: no answer", key)
+				}
+				return got
+			}
+			if got := activate("replica-there", "9800000001"); got.Code != fault.OK {
+				t.Fatalf("before: %s", got.Raw)
+			}
+			env.WaitUntil("the replica is complete", func() bool { return env.Metric("coax_replica_lag_seconds") == 0 })
+			move(mount, mount+".away")
+			gone := activate("replica-gone", "9800000002")
+			env.WaitUntil("the failure is counted", func() bool {
+				return env.Metric("coax_replica_errors_total") > 0 && env.Metric("coax_replica_lag_seconds") > 0
+			})
+			want, ready := fault.OK, http.StatusOK
+			if mode == "sync" {
+				want, ready = fault.ServiceUnavailable, http.StatusServiceUnavailable
+			}
+			if got := e2e.Readiness(t, p.Demo.InternalURL); gone.Code != want || got != ready {
+				t.Errorf("while it is gone: /readyz says %d, and the order is answered %s; want %d and %s", got, gone.Raw, ready, want)
+			}
+			move(mount+".away", mount)
+			env.WaitUntil("the replica is complete again", func() bool {
+				return env.Metric("coax_replica_lag_seconds") == 0 && e2e.Readiness(t, p.Demo.InternalURL) == http.StatusOK
+			})
+			var again e2e.Answer
+			env.WaitUntil("the key has its result", func() bool {
+				again = activate("replica-gone", "9800000002")
+				return again.Code == fault.OK
+			})
+			if id := gone.Text("transaction_id"); mode == "async" && again.Text("transaction_id") != id {
+				t.Errorf("repeated: %s; its first answer was %s", again.Raw, gone.Raw)
+			}
+			if code := p.Terminate(); code != e2e.ExitDone {
+				t.Fatalf("the demo ended with %d", code)
+			}
+			dir := filepath.Join(t.TempDir(), "restored")
+			requireDone(t, e2e.Run(t, "restore", address, "--dir", dir))
+			var sold, reserved int
+			err := openSQLite(t, filepath.Join(dir, "data", "coax.db")).QueryRow(`
+				SELECT (SELECT count(*) FROM operations WHERE status = 'success' AND idempotency_key = 'replica-gone'),
+				       (SELECT count(*) FROM wallet_entries e JOIN operations o ON o.id = e.operation_id WHERE o.idempotency_key = 'replica-gone')`).Scan(&sold, &reserved)
+			if err != nil || sold != 1 || reserved != 1 {
+				t.Errorf("the replica has %d operations under the key and %d wallet entries, %v; want one of each", sold, reserved, err)
+			}
+		})
+	}
 }

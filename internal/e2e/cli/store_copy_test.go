@@ -167,6 +167,20 @@ func TestStoreCopy_ViolationsKeepItInMaintenance(t *testing.T) {
 	e2e.CheckMentions(t, "the maintenance", ended.Out, "maintenance        false")
 }
 
+// Stores of a newer release are not copied, nor copied into.
+func TestStoreCopy_RefusesNewerRelease(t *testing.T) {
+	e2e.OnlySQLite(t, "both stores check it when they are opened")
+	t.Parallel()
+	install, _ := backupInstall(t)
+	newer, _ := backupInstall(t)
+	e2e.ExecOnStore(t, server.StoreConfig{Kind: "sqlite", Path: e2e.StorePath(newer)}, `INSERT INTO schema_tolerance (migration, oldest_generation) VALUES (9999, 99)`)
+	empty := filepath.Join(t.TempDir(), "coax.db")
+	for from, to := range map[string]string{e2e.StorePath(newer): empty, e2e.StorePath(install): e2e.StorePath(newer)} {
+		e2e.CheckRefused(t, e2e.Run(t, "store", "copy", "--from", "sqlite:"+from, "--to", "sqlite:"+to), "migrated by a newer release")
+	}
+	checkNames(t, filepath.Dir(empty))
+}
+
 // maintainedBy returns who has put a store into maintenance; nobody if it is not in it.
 func maintainedBy(t *testing.T, store server.StoreConfig) (by string) {
 	t.Helper()
