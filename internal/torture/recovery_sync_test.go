@@ -1,10 +1,14 @@
 package torture
 
 import (
+	"database/sql"
+	"errors"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/coaxhq/coax/internal/store/pgtest"
+	"github.com/coaxhq/coax/internal/store/sqlite"
 )
 
 // A SQLite store is replicated with store.replica_mode=sync. Again and again its node is
@@ -42,6 +46,7 @@ func (r *recovery) syncRound(replica string, last bool) {
 	r.loseData()
 	folder := r.newFolder()
 	r.mustCoax(nil, "restore", "file://"+replica, "--dir", folder, "--json")
+	r.requireAnswered(filepath.Join(folder, "data", "coax.db"))
 	r.moveTo(folder, r.rand.IntN(2) == 0)
 	r.node().start()
 	r.requireNoSale("restored from the replica")
@@ -54,4 +59,43 @@ func (r *recovery) syncRound(replica string, last bool) {
 	}
 	r.panel.finish()
 	r.compare(last, last)
+}
+
+// requireAnswered looks up in a restored file, before anything is adopted, what clients and the
+// panel's staff were told: the replica itself has lost none of it.
+func (r *recovery) requireAnswered(file string) {
+	r.t.Helper()
+	db, err := sqlite.OpenSQL(file)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer db.Close()
+	status := func(id string) (status string) {
+		r.t.Helper()
+		err := db.QueryRow(`SELECT status FROM operations WHERE id = ?`, id).Scan(&status)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			r.t.Fatal(err)
+		}
+		return status
+	}
+	looked := 0
+	for _, o := range r.record.all() {
+		state, _ := r.record.stateOf(o)
+		if state == "" || o.id == "" {
+			continue
+		}
+		looked++
+		if is := status(o.id); is == "" || (state == "success" || state == "failed") && is != state {
+			r.record.violation(o, "its client was told that it is %s, and the replica has it as %q", state, is)
+		}
+	}
+	for _, f := range r.panel.forms {
+		looked++
+		if is := status(f.transaction); is != "success" {
+			r.record.violation(nil, "the panel showed %s for %s as sold, and the replica has it as %q", f.transaction, f.mobile, is)
+		}
+	}
+	if looked == 0 {
+		r.t.Error("no client was told anything")
+	}
 }
