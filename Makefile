@@ -302,6 +302,10 @@ bench-full: tools-present build-bench ## The same, with stores of ten million op
 	bin/coaxbench fill --store postgres
 	bin/coaxbench compare $(if $(PROFILE),--profile) $(ARGS)
 
+.PHONY: bench-copy
+bench-copy: tools-present ## Copy a store of a million operations from SQLite to PostgreSQL and back, compared and audited (OPERATIONS=1000000)
+	COAX_BENCH_OPERATIONS=$(or $(OPERATIONS),1000000) $(PGSERVER) go test -tags long -run '^$$' -bench '^BenchmarkCopy_ThereAndBack$$' -benchtime 1x -timeout 2h ./cmd/coaxbench/growth
+
 .PHONY: bench-pages
 bench-pages: ## Time every page on the demo's history and for an operator with 100,000 subscribers, and list the slowest; a few minutes (STORE=postgres PAGES=20x)
 	COAX_TEST_STORE=$(STORE) go test -tags long -run '^$$' -bench '^BenchmarkPages$$' -benchtime $(PAGES) -timeout 20m ./internal/e2e/pages
