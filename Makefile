@@ -307,7 +307,7 @@ bench-copy: tools-present ## Copy a store of a million operations from SQLite to
 	COAX_BENCH_OPERATIONS=$(or $(OPERATIONS),1000000) $(PGSERVER) go test -tags long -run '^$$' -bench '^BenchmarkCopy_ThereAndBack$$' -benchtime 1x -timeout 2h ./cmd/coaxbench/growth
 
 .PHONY: bench-pages
-bench-pages: ## Time every page on the demo's history and for an operator with 100,000 subscribers, and list the slowest; a few minutes (STORE=postgres PAGES=20x)
+bench-pages: ## Time every page on the demo's history and for an operator with 100,000 subscribers, list the slowest, and fail if one takes 50 ms; a few minutes (STORE=postgres PAGES=20x)
 	COAX_TEST_STORE=$(STORE) go test -tags long -run '^$$' -bench '^BenchmarkPages$$' -benchtime $(PAGES) -timeout 20m ./internal/e2e/pages
 
 # docs/panel.png is the one generated file that is committed: README.md shows it.

@@ -112,7 +112,7 @@ func bulkReadBack(h *harness) {
 	draft, kept := h.bulkDraft(operator, "JOB-1", 450)
 	h.reopen()
 	job := h.bulkJob(operator, "JOB-1")
-	want := bulk.Progress{Rows: 450, Queued: 450, Outstanding: rupees("89550")}
+	want := bulk.Progress{Rows: 450, Queued: 450, Outstanding: rupees("89550"), Cheapest: rupees("199")}
 	if job.Progress != want || job.Title != draft.Title || job.Actor != draft.Actor || !job.CreatedAt.Equal(noon) || job.State != bulk.Draft {
 		h.Errorf("read back as %+v; want %+v with %+v", job, draft, want)
 	}
@@ -148,6 +148,8 @@ func bulkReadBack(h *harness) {
 	h.bulkStarted(other, "JOB-1", 1)
 	if listed, err := h.BulkJobs(h.Context(), other.ID, time.Time{}, 10); err != nil || len(listed) != 1 || listed[0].Progress.Rows != 1 {
 		h.Errorf("listed %+v, %v", listed, err)
+	} else if earlier, err := h.BulkJobs(h.Context(), other.ID, listed[0].StartedAt, 10); err != nil || len(earlier) != 0 {
+		h.Errorf("listed as started before itself: %+v, %v", earlier, err)
 	}
 }
 

@@ -199,6 +199,8 @@ type exceptionsPage struct {
 	Pager  web.Pager
 	Closed bool
 	MayEnd bool
+	// Refused: a form of one of the rows was refused, which a phone must not fold away.
+	Refused bool
 }
 
 type exceptionRow struct {
@@ -274,6 +276,7 @@ func (c console) exceptions(v *web.Visit, refused int64, problem string) error {
 		}
 	}
 	must := slices.IndexFunc(entries, func(e admin.ExceptionEntry) bool { return e.ID == refused })
+	page.Refused = must >= 0
 	entries, page.Pager = web.PageOf(v, "/console/review/exceptions", entries, must)
 	for _, entry := range entries {
 		words := exceptionTexts[entry.Kind]
