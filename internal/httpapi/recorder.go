@@ -40,7 +40,10 @@ func (rec recorder) withRequestLog(requests *requestlog.Log) recorder {
 }
 
 // codesToWatch are counted from the start, also while there are none: an alert may rest on them.
-var codesToWatch = []string{string(fault.OK), string(fault.InternalError), string(fault.ServiceUnavailable), string(fault.PlansUnavailable), string(fault.PendingReview)}
+var codesToWatch = []string{
+	string(fault.OK), string(fault.InternalError), string(fault.ServiceUnavailable), string(fault.PlansUnavailable),
+	string(fault.PendingReview), string(fault.TimestampExpired),
+}
 
 // unknown stands for an unknown path or method.
 const unknown = "-"

@@ -1,6 +1,10 @@
 package telemetry
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"math"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // HeadMetrics are the ends of the chains of staff actions and of ledger digests, so that
 // a metrics server keeps them outside the store.
@@ -14,18 +18,22 @@ func (m *Metrics) Heads() *HeadMetrics {
 	h := &HeadMetrics{
 		actions: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coax_staff_actions",
-			Help: "Number of the last staff action when this node last exported the audit head.",
+			Help: "Number of the last staff action when this node last exported the audit head; NaN before the first export.",
 		}),
 		digests: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coax_ledger_digests",
-			Help: "Number of the last digest of wallet entries and ledger lines when this node last exported the audit head.",
+			Help: "Number of the last digest of wallet entries and ledger lines when this node last exported the audit head; NaN before the first export.",
 		}),
 		info: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coax_audit_head_info",
-			Help: "1, with the MACs of the last staff action and of the last digest of wallet entries and ledger lines.",
+			Help: "1, with the MACs of the last staff action and of the last digest of wallet entries and ledger lines; NaN, without them, before the first export.",
 		}, []string{"mac", "digest_mac"}),
 	}
 	m.registry.MustRegister(h.actions, h.digests, h.info)
+	// Without a head yet: a number must not look like that of an empty chain.
+	h.actions.Set(math.NaN())
+	h.digests.Set(math.NaN())
+	h.info.WithLabelValues("", "").Set(math.NaN())
 	return h
 }
 

@@ -119,6 +119,19 @@ func metricsOf(t *testing.T, page string) map[string][]string {
 	return found
 }
 
+// alertCodes returns the codes and statuses that alerts select by name.
+func alertCodes(t *testing.T) (codes []string) {
+	t.Helper()
+	text := e2e.ReadFile(t, filepath.Join("..", "..", "..", "docs", "examples", "alerts.yml"))
+	for _, selected := range regexp.MustCompile(`\bcode=~?"([A-Z0-9_|]+)"`).FindAllStringSubmatch(text, -1) {
+		codes = append(codes, strings.Split(selected[1], "|")...)
+	}
+	if len(codes) < 3 {
+		t.Fatalf("the alerts select %v: the search looks for something else", codes)
+	}
+	return codes
+}
+
 // The table of metrics has what a node shows before its first request, and nothing else, with
 // and without the settings that some metrics take.
 func TestDocs_EveryMetric(t *testing.T) {
@@ -140,10 +153,6 @@ func TestDocs_EveryMetric(t *testing.T) {
 				tt.sets = slices.DeleteFunc(tt.sets, func(s string) bool { return strings.HasPrefix(s, "store.replica") })
 			}
 			w := e2e.NewEnv(t, tt.sets...)
-			w.WaitUntil("the audit head is exported, which a node begins with", func() bool {
-				_, page := e2e.HTTPGet(t, w.Demo.InternalURL+"/metrics")
-				return strings.Contains(page, "coax_audit_head_info{")
-			})
 			_, page := e2e.HTTPGet(t, w.Demo.InternalURL+"/metrics")
 			shown := metricsOf(t, page)
 			documented := map[string]bool{}
@@ -164,6 +173,11 @@ func TestDocs_EveryMetric(t *testing.T) {
 			for name := range shown {
 				if !documented[name] {
 					t.Errorf("docs/monitoring.md does not have %s", name)
+				}
+			}
+			for _, code := range alertCodes(t) {
+				if !regexp.MustCompile(`coax_http_requests_total\{code="` + code + `",endpoint="[^"]+"\} 0\n`).MatchString(page) {
+					t.Errorf("an alert looks for the code %s, which is not counted before the first answer", code)
 				}
 			}
 			if len(documented) < 40 {
