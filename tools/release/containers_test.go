@@ -109,7 +109,7 @@ func TestCompose_IsComplete(t *testing.T) {
 	if got := project.ServiceNames(); !slices.Equal(got, want) {
 		t.Errorf("services are %v; want %v", got, want)
 	}
-	marks := map[string]bool{}
+	marks, auditing := map[string]bool{}, 0
 	for name, s := range project.Services {
 		if s.Build != nil {
 			if _, found := instructions.HasStage(stages, s.Build.Target); !found {
@@ -137,6 +137,9 @@ func TestCompose_IsComplete(t *testing.T) {
 		if !s.ReadOnly || s.User != "65532:65532" || !slices.Contains(s.CapDrop, "ALL") || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
 			t.Errorf("%s has rights that it does not need: %+v", name, s)
 		}
+		if s.Environment["COAX_AUDIT_EVERY"] != nil {
+			auditing++
+		}
 		for _, volume := range s.Volumes {
 			switch volume.Target {
 			case "/etc/coax":
@@ -150,6 +153,9 @@ func TestCompose_IsComplete(t *testing.T) {
 		if s.DependsOn["setup"].Condition != types.ServiceConditionCompletedSuccessfully || s.DependsOn["database"].Condition != types.ServiceConditionHealthy {
 			t.Errorf("%s starts after %v", name, s.DependsOn)
 		}
+	}
+	if auditing != 1 {
+		t.Errorf("%d nodes audit the books; want one, because each reads all of them", auditing)
 	}
 	if len(marks) != 3 {
 		t.Errorf("three nodes have the marks %v; each needs its own", marks)

@@ -65,3 +65,34 @@ func TestPackage_SourcesExist(t *testing.T) {
 		}
 	}
 }
+
+// docs/packages.md has the settings that the package makes a configuration with, for systems
+// without dpkg; the books are audited, or no alert would tell of a violation.
+func TestPackage_SettingsInGuide(t *testing.T) {
+	guide, err := os.ReadFile(filepath.Join(root, "docs/packages.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile(filepath.Join(root, "packaging/postinst"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := regexp.MustCompile(`(?m)^mark=(\S+)$`).FindStringSubmatch(string(script))
+	if mark == nil {
+		t.Fatal("postinst does not say where the mark is")
+	}
+	set := regexp.MustCompile("--set \"?([a-z_]+\\.[a-z_]+=[^\\s\"`]+)")
+	settings := func(text string) (all []string) {
+		for _, found := range set.FindAllStringSubmatch(text, -1) {
+			all = append(all, strings.ReplaceAll(found[1], "$mark", mark[1]))
+		}
+		return all
+	}
+	got, want := settings(string(guide)), settings(string(script))
+	if !slices.Equal(got, want) {
+		t.Errorf("docs/packages.md sets %v; postinst %v", got, want)
+	}
+	if !slices.ContainsFunc(want, func(s string) bool { return strings.HasPrefix(s, "audit.every=") }) {
+		t.Errorf("postinst sets %v, and not audit.every", want)
+	}
+}
