@@ -25,6 +25,7 @@ type module struct {
 	sum           string            // as in go.sum; empty if it has none
 	licences      map[string][]byte // by their path in the module
 	spdx          []string          // what the licences are
+	expression    string            // instead of spdx, where one of several licences can be chosen
 }
 
 func (m *module) String() string { return m.path + " " + m.version }
@@ -210,6 +211,63 @@ func embeddedFiles(source string) ([]*module, error) {
 	}
 	if len(all) != len(npmNames) {
 		return nil, fmt.Errorf("%s lists %d of the %d embedded projects: %v", page, len(all), len(npmNames), all)
+	}
+	for _, m := range all {
+		if m.path != "Redoc" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(source, "tools/release/redoc-packages.txt"))
+		if err != nil {
+			return nil, err
+		}
+		bundled, err := bundledPackages(string(text), m.version)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, bundled...)
+	}
+	return all, nil
+}
+
+var (
+	bundledPackage = regexp.MustCompile(`(?m)^===== (\S+) (\S+) (.+)\n`)
+	bundledFile    = regexp.MustCompile(`(?m)^----- ([\w.-]+)( .*)?\n`)
+)
+
+// bundledPackages reads redoc-packages.txt: the packages in Redoc's bundle.
+func bundledPackages(text, redoc string) ([]*module, error) {
+	if !strings.Contains(text, "redoc "+redoc+":") {
+		return nil, fmt.Errorf("redoc-packages.txt is not about redoc %s: it has to be made anew", redoc)
+	}
+	var all []*module
+	packages := bundledPackage.FindAllStringSubmatchIndex(text, -1)
+	for i, at := range packages {
+		end := len(text)
+		if i+1 < len(packages) {
+			end = packages[i+1][0]
+		}
+		name, version, declared, body := text[at[2]:at[3]], text[at[4]:at[5]], text[at[6]:at[7]], text[at[1]:end]
+		m := &module{
+			path: name, version: version, purl: "pkg:npm/" + strings.Replace(name, "@", "%40", 1) + "@" + version, licences: map[string][]byte{},
+		}
+		if strings.HasPrefix(declared, "(") {
+			m.expression = declared
+		} else {
+			m.spdx = []string{declared}
+		}
+		files := bundledFile.FindAllStringSubmatchIndex(body, -1)
+		for j, file := range files {
+			end := len(body)
+			if j+1 < len(files) {
+				end = files[j+1][0]
+			}
+			content := strings.TrimSpace(body[file[1]:end]) + "\n"
+			if file[4] >= 0 {
+				content = "(The licence" + body[file[4]:file[5]] + ")\n\n" + content
+			}
+			m.licences[body[file[2]:file[3]]] = []byte(content)
+		}
+		all = append(all, m)
 	}
 	return all, nil
 }

@@ -28,6 +28,9 @@ func (b *build) sbom(arch string, modules []*module, out string) error {
 		for _, id := range m.spdx {
 			licences = append(licences, cyclonedx.LicenseChoice{License: &cyclonedx.License{ID: id}})
 		}
+		if m.expression != "" {
+			licences = cyclonedx.Licenses{{Expression: m.expression}}
+		}
 		if len(licences) > 0 {
 			c.Licenses = &licences
 		}
@@ -64,6 +67,13 @@ func (b *build) sbom(arch string, modules []*module, out string) error {
 	var text bytes.Buffer
 	if err := cyclonedx.NewBOMEncoder(&text, cyclonedx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cyclonedx.SpecVersion1_6); err != nil {
 		return err
+	}
+	schema, err := bomSchema(filepath.Join(b.source, "tools/release"))
+	if err != nil {
+		return err
+	}
+	if err := checkSBOM(schema, text.Bytes()); err != nil {
+		return fmt.Errorf("the SBOM is none: %w", err)
 	}
 	return os.WriteFile(filepath.Join(out, fmt.Sprintf("coax_%s_linux_%s.cdx.json", b.version, arch)), text.Bytes(), 0o644)
 }
