@@ -1,9 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
-	"runtime/debug"
 	"time"
 
 	"github.com/coaxhq/coax/internal/admin"
@@ -113,8 +113,8 @@ func registerStoreMetrics(metrics *telemetry.Metrics, store Store, config Config
 
 // registerNodeMetrics registers the settings and states of the node that alerts rest on.
 func (n *Node) registerNodeMetrics() {
-	release, revision, goVersion := build()
-	n.metrics.BuildInfo(release, revision, goVersion, n.Config.Store.Kind)
+	version, commit, goVersion := build()
+	n.metrics.BuildInfo(version, cmp.Or(commit, "unknown"), goVersion, n.Config.Store.Kind)
 	n.metrics.Gauge("coax_catalogue_max_age_seconds", "The setting catalogue.max_age: how old verified prices may be.",
 		func() (float64, error) { return n.Config.Catalogue.MaxAge.Seconds(), nil })
 	n.metrics.Gauge("coax_audit_every_seconds", "The setting audit.every: how long this node pauses between two audits; 0 if it does not audit.",
@@ -150,26 +150,6 @@ func machineTime(config Config, at time.Time) float64 {
 		return 0
 	}
 	return float64(at.Add(-config.Clock.Offset).UnixMilli()) / 1000
-}
-
-// build returns what the binary was built from.
-func build() (version, revision, goVersion string) {
-	version, revision = release, "unknown"
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return version, revision, goVersion
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			revision = s.Value
-		}
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.modified" && s.Value == "true" {
-			revision += "+changes"
-		}
-	}
-	return version, revision, info.GoVersion
 }
 
 // every calls a function now and at intervals, until ctx ends.

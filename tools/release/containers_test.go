@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"debug/elf"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/linter"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
+	"github.com/moby/patternmatcher"
+	"github.com/moby/patternmatcher/ignorefile"
 )
 
 const packaging = "../../packaging"
@@ -79,6 +82,99 @@ func TestDockerfile_IsMinimal(t *testing.T) {
 	// The linter is no formality.
 	if _, warnings := readDockerfile(t, []byte("from scratch as A\nMAINTAINER me\nCMD coax serve\n")); len(warnings) < 2 {
 		t.Errorf("the linter finds %q in a bad Dockerfile", warnings)
+	}
+}
+
+// contextOf copies what docker build would get of the source, which Dockerfile.dockerignore
+// decides. What git ignores is left out too.
+func contextOf(t *testing.T) string {
+	t.Helper()
+	file, err := os.Open(filepath.Join(packaging, "Dockerfile.dockerignore"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	patterns, err := ignorefile.ReadAll(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ignored, err := patternmatcher.New(patterns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	top := filepath.Join(packaging, "..")
+	list, err := output(top, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	for _, name := range strings.Split(strings.TrimSuffix(list, "\x00"), "\x00") {
+		if skip, err := ignored.MatchesOrParentMatches(name); err != nil || skip {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(top, name))
+		if os.IsNotExist(err) { // deleted, and not committed yet
+			continue
+		}
+		if err == nil {
+			err = os.MkdirAll(filepath.Join(folder, filepath.Dir(name)), 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, name), text, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// The Dockerfile's own go build, in what docker build would get, makes a program that is static
+// and knows the commit.
+func TestDockerfile_BuildsFromItsContext(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(packaging, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := contextOf(t)
+	binary := filepath.Join(t.TempDir(), "coax")
+	stages, _ := readDockerfile(t, text)
+	built := false
+	for _, stage := range stages {
+		for _, command := range stage.Commands {
+			switch c := command.(type) {
+			case *instructions.CopyCommand:
+				for _, path := range c.SourcePaths {
+					if _, err := os.Stat(filepath.Join(folder, path)); c.From == "" && err != nil {
+						t.Errorf("COPY %s: Dockerfile.dockerignore leaves it out: %v", path, err)
+					}
+				}
+			case *instructions.RunCommand:
+				first, _, _ := strings.Cut(strings.Join(c.CmdLine, " "), " && ")
+				if !strings.Contains(first, "go build ") {
+					continue
+				}
+				built = true
+				environ := append(goEnvironment(hostArch), "TARGETARCH="+hostArch, "REVISION=4f1e9c0")
+				if _, err := outputWith(folder, environ, "sh", "-c", strings.Replace(first, "/built/usr/bin/coax", binary, 1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if !built {
+		t.Fatal("the Dockerfile has no go build")
+	}
+	if version, err := output(folder, binary, "version"); err != nil || !strings.Contains(version, " 4f1e9c0 ") {
+		t.Errorf("coax version prints %q (%v); want the revision 4f1e9c0", version, err)
+	}
+	program, err := elf.Open(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	if libraries, err := program.ImportedLibraries(); err != nil || len(libraries) > 0 || program.Section(".interp") != nil {
+		t.Errorf("the program is not static: libraries %v (%v), an interpreter: %v", libraries, err, program.Section(".interp") != nil)
 	}
 }
 
