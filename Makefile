@@ -164,7 +164,7 @@ OPERATIONS ?= 1000000
 SUMS      ?= 3000
 
 .PHONY: test-long
-test-long: sim sim-postgres torture torture-postgres recovery recovery-postgres linear walcut diskfull planted failover watch e2e-long e2e-postgres sums race-long plans audit-scale fuzz mutation openapi-lint certify packages-test ## Every long test, one after the other; some hours
+test-long: sim sim-postgres torture torture-postgres recovery recovery-postgres linear walcut diskfull planted failover watch watch-postgres e2e-long e2e-postgres sums race-long plans audit-scale fuzz mutation openapi-lint certify packages-test ## Every long test, one after the other; some hours
 
 .PHONY: sim
 sim: ## Simulate whole histories with every kind of fault, each injected at every point (HISTORIES=10000 PAIRS=all SEED=1); some 12 minutes
@@ -218,6 +218,10 @@ failover: tools-present test-bin ## Kill the primary under load, repeatedly, and
 .PHONY: watch
 watch: tools-present test-bin ## Break four things under a Prometheus with the shipped alerts, and run the queries of the dashboard; some 5 minutes
 	$(TEST_BIN) $(LONG) -timeout 20m ./internal/e2e/watch
+
+.PHONY: watch-postgres
+watch-postgres: tools-present test-bin ## The same on PostgreSQL, without its disk; some 5 minutes
+	$(TEST_BIN) COAX_TEST_STORE=postgres $(PGSERVER) $(LONG) -timeout 20m -run '_HaveData$$|_FindWhatIsBroken$$' ./internal/e2e/watch
 
 .PHONY: e2e-long
 e2e-long: tools-present test-bin ## Upgrades of nodes, large operators, benchmarks that are stopped or killed, and every page at both sizes, in both themes and languages; some 20 minutes

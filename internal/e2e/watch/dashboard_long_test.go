@@ -14,6 +14,7 @@ import (
 
 	"github.com/coaxhq/coax/internal/demo"
 	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/e2e/alerting"
 	"github.com/coaxhq/coax/internal/store/pgtest"
 )
 
@@ -50,16 +51,7 @@ func TestDashboardAndAlerts_HaveData(t *testing.T) {
 	}
 	metrics := watchNode(t, p.Demo)
 
-	queries := map[string]string{}
-	for _, panel := range readDashboard(t).Panels {
-		for _, q := range panel.Targets {
-			expr := strings.NewReplacer("$instance", ".*", "$__rate_interval", "20s").Replace(q.Expr)
-			if strings.Contains(expr, "$") {
-				t.Errorf("the panel %q has a variable that is not known: %s", panel.Title, expr)
-			}
-			queries[fmt.Sprintf("the panel %q, query %s", panel.Title, q.RefID)] = expr
-		}
-	}
+	queries := readDashboard(t).Queries(t)
 	for _, a := range alerts(t) {
 		for _, selector := range selectors.FindAllString(a.Expr, -1) {
 			if selector != "coax_clock_offset_seconds" || pgtest.Chosen() {
@@ -75,9 +67,9 @@ func TestDashboardAndAlerts_HaveData(t *testing.T) {
 		}
 	}
 	all := len(queries)
-	complete := eventually(2*time.Minute, func() bool {
+	complete := alerting.Eventually(2*time.Minute, func() bool {
 		for what, expr := range queries {
-			if len(metrics.query(expr)) > 0 {
+			if len(metrics.Query(expr)) > 0 {
 				delete(queries, what)
 			}
 		}

@@ -1,10 +1,10 @@
 package watch
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,10 +13,14 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/coaxhq/coax/internal/e2e"
+	"github.com/coaxhq/coax/internal/e2e/alerting"
 )
 
 // examples is the folder of the files that are tested here.
 var examples = filepath.Join("..", "..", "..", "docs", "examples")
+
+// composeFolder has the files of the compose file.
+var composeFolder = filepath.Join("..", "..", "..", "packaging", "compose")
 
 // runbookURL is where the alerts' runbook is published.
 const runbookURL = "https://github.com/coaxhq/coax/blob/main/docs/incidents.md#"
@@ -55,17 +59,7 @@ func alerts(t testing.TB) (all []alert) {
 // runbook returns the paragraphs of the runbook by their heading.
 func runbook(t testing.TB) map[string]string {
 	t.Helper()
-	_, below, found := strings.Cut(e2e.ReadFile(t, filepath.Join(examples, "..", "incidents.md")), "\n## Alerts\n")
-	if !found {
-		t.Fatal("docs/incidents.md has no heading Alerts")
-	}
-	below, _, _ = strings.Cut(below, "\n## ")
-	all := map[string]string{}
-	for _, part := range strings.Split(below, "\n### ")[1:] {
-		heading, text, _ := strings.Cut(part, "\n")
-		all[heading] = strings.Join(strings.Fields(text), " ")
-	}
-	return all
+	return alerting.Runbook(t, e2e.ReadFile(t, filepath.Join(examples, "..", "incidents.md")))
 }
 
 // tool returns the path of a program that Debian's package prometheus has.
@@ -84,11 +78,22 @@ func tool(t testing.TB, name string) string {
 func TestAlerts_PassPromtool(t *testing.T) {
 	t.Parallel()
 	promtool := tool(t, "promtool")
-	for _, args := range [][]string{{"check", "config", "prometheus.yml"}, {"test", "rules", "alerts_test.yml"}} {
-		command := exec.CommandContext(t.Context(), promtool, args...)
-		command.Dir = examples
+	// The compose file mounts its configuration beside the alerts.
+	compose := t.TempDir()
+	e2e.WriteFile(t, filepath.Join(compose, "prometheus.yml"), e2e.ReadFile(t, filepath.Join(composeFolder, "prometheus.yml")))
+	e2e.WriteFile(t, filepath.Join(compose, "alerts.yml"), e2e.ReadFile(t, filepath.Join(examples, "alerts.yml")))
+	for _, tt := range []struct {
+		folder string
+		args   []string
+	}{
+		{examples, []string{"check", "config", "prometheus.yml"}},
+		{examples, []string{"test", "rules", "alerts_test.yml"}},
+		{compose, []string{"check", "config", "prometheus.yml"}},
+	} {
+		command := exec.CommandContext(t.Context(), promtool, tt.args...)
+		command.Dir = tt.folder
 		if out, err := command.CombinedOutput(); err != nil || !strings.Contains(string(out), "SUCCESS") {
-			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+			t.Errorf("promtool %s: %v\n%s", strings.Join(tt.args, " "), err, out)
 		}
 	}
 }
@@ -150,36 +155,9 @@ func TestAlerts_HaveUnitTests(t *testing.T) {
 	}
 }
 
-type panel struct {
-	ID          int
-	Type, Title string
-	GridPos     struct{ H, W, X, Y int }
-	Datasource  struct{ UID string }
-	FieldConfig struct{ Defaults struct{ Unit string } }
-	Targets     []struct {
-		RefID, Expr string
-		Datasource  struct{ UID string }
-	}
-}
-
-type dashboard struct {
-	Title, UID    string
-	SchemaVersion int
-	Templating    struct {
-		List []struct{ Name, Type, Definition string }
-	}
-	Panels []panel
-}
-
-func readDashboard(t testing.TB) (d dashboard) {
+func readDashboard(t testing.TB) alerting.Dashboard {
 	t.Helper()
-	if err := json.Unmarshal([]byte(e2e.ReadFile(t, filepath.Join(examples, "grafana-dashboard.json"))), &d); err != nil {
-		t.Fatal(err)
-	}
-	if len(d.Panels) < 30 {
-		t.Fatalf("the dashboard has %d panels: it was not read as it is", len(d.Panels))
-	}
-	return d
+	return alerting.ReadDashboard(t, e2e.ReadFile(t, filepath.Join(examples, "grafana-dashboard.json")))
 }
 
 func TestDashboard_IsWellFormed(t *testing.T) {
@@ -222,12 +200,34 @@ func TestDashboard_IsWellFormed(t *testing.T) {
 	if want := []string{"datasource datasource", "instance query"}; !slices.Equal(variables, want) || d.UID != "coax" || d.SchemaVersion < 38 {
 		t.Errorf("uid %q, schema %d, variables %v; want coax, 38 or newer, %v", d.UID, d.SchemaVersion, variables, want)
 	}
-	for _, file := range []string{"datasources/prometheus.yml", "dashboards/coax.yml"} {
+	for _, file := range []string{"grafana/datasources/prometheus.yml", "grafana/dashboards/coax.yml"} {
 		var provisioning map[string]any
-		readYAML(t, filepath.Join("grafana", file), &provisioning)
+		readYAML(t, file, &provisioning)
 		if provisioning["apiVersion"] != 1 {
-			t.Errorf("grafana/%s: apiVersion %v; want 1", file, provisioning["apiVersion"])
+			t.Errorf("%s: apiVersion %v; want 1", file, provisioning["apiVersion"])
 		}
+	}
+}
+
+// The compose file's data source is that of the examples, but for its address.
+func TestDataSource_OfCompose(t *testing.T) {
+	t.Parallel()
+	var example, compose struct {
+		APIVersion  int              `yaml:"apiVersion"`
+		DataSources []map[string]any `yaml:"datasources"`
+	}
+	readYAML(t, "grafana/datasources/prometheus.yml", &example)
+	readYAML(t, filepath.Join("..", "..", "packaging", "compose", "grafana-datasource.yml"), &compose)
+	if len(example.DataSources) != 1 || len(compose.DataSources) != 1 {
+		t.Fatalf("data sources %v and %v; want one each", example, compose)
+	}
+	if compose.DataSources[0]["url"] != "http://prometheus:9090" {
+		t.Errorf("the compose file's data source is at %v", compose.DataSources[0]["url"])
+	}
+	delete(example.DataSources[0], "url")
+	delete(compose.DataSources[0], "url")
+	if !reflect.DeepEqual(example, compose) {
+		t.Errorf("the compose file's data source is %v; the example's %v", compose, example)
 	}
 }
 
