@@ -3,16 +3,20 @@ package api_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/coaxhq/coax/internal/access"
 	"github.com/coaxhq/coax/internal/admin"
+	"github.com/coaxhq/coax/internal/audit"
+	"github.com/coaxhq/coax/internal/bulk"
 	"github.com/coaxhq/coax/internal/e2e"
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/retention"
+	"github.com/coaxhq/coax/internal/server"
 )
 
 // Of a subscriber that was forgotten no row and no log has the name, the number, the email or the
@@ -173,6 +177,86 @@ func TestRetention_KeepsAnswersAndBooks(t *testing.T) {
 		t.Errorf("the young operation has %d calls and %d events, %v", len(history.Calls), len(history.Events), err)
 	}
 	w.CheckAudit()
+}
+
+// A finished bulk renewal is removed with its rows; renewals go on from what it did.
+func TestRetention_RemovesBulkJobs(t *testing.T) {
+	w := e2e.NewEnv(t, "retention.bulk_jobs=720h")
+	me := w.LiftRateLimit(w.NewFundedOperator("me", "10000"))
+	ids := []string{w.Activate(me, "9844455571", "BASIC-1"), w.Activate(me, "9844455572", "BASIC-1")}
+	jobs := bulk.NewService(w.Node.Store, w.Node.Operations, w.Now)
+	job, err := jobs.Prepare(t.Context(), bulk.Order{
+		OperatorID: me.OperatorID, Actor: "web:asha", Title: "list", Kind: operation.Renew, Selections: bulk.SelectSubscribers(ids),
+	})
+	if err == nil {
+		_, err = jobs.Start(t.Context(), me.OperatorID, job.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.WaitUntil("the job is finished", func() bool {
+		job, err := jobs.Job(t.Context(), me.OperatorID, job.ID)
+		return err == nil && job.State == bulk.Finished && job.Progress.Done == len(ids)
+	})
+	lookUp := func() e2e.Answer {
+		t.Helper()
+		return w.Send(e2e.Call{As: me, Path: "/api/v1/subscription?subscriber_id=" + ids[0]})
+	}
+	before := lookUp().Text("expiry_date")
+	w.Advance(29 * 24 * time.Hour)
+	w.Node.RemoveOldRows(t.Context())
+	if _, err := jobs.Job(t.Context(), me.OperatorID, job.ID); err != nil {
+		t.Errorf("the job after 29 days: %v; want it kept for 30", err)
+	}
+	w.Advance(2 * 24 * time.Hour)
+	w.Node.RemoveOldRows(t.Context())
+	if left, err := w.Node.Store.BulkJobs(t.Context(), me.OperatorID, 10); err != nil || len(left) != 0 {
+		t.Errorf("%d jobs are left, %v", len(left), err)
+	}
+	if got := w.Metric(`coax_purged_rows_total{table="bulk_jobs"}`); got != 3 {
+		t.Errorf("coax_purged_rows_total is %v for bulk_jobs; want the job and its two rows", got)
+	}
+	if got := lookUp().Text("expiry_date"); got != before || got == "" {
+		t.Errorf("the subscription ends on %q; before the removal on %q", got, before)
+	}
+	renewal := e2e.Order{"subscriber_id": ids[0], "plan_id": "BASIC-1"}
+	first := w.Operate(me, "renew", "after-removal", renewal)
+	until, err := time.Parse(time.DateTime, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := until.AddDate(0, 0, 30).Format(time.DateTime); first.Code != fault.OK || first.Text("expiry.previous") != before || first.Text("expiry.new") != want {
+		t.Errorf("a renewal after the removal: %s; want it from %s until %s", first.Raw, before, want)
+	}
+	if again := w.Operate(me, "renew", "after-removal-2", renewal); again.Code != fault.DuplicateRequest || again.Text("previous_transaction_id") != first.Text("transaction_id") {
+		t.Errorf("the same renewal again: %s; want %s", again.Raw, fault.DuplicateRequest)
+	}
+	w.CheckAudit()
+
+	damaged := func() []string {
+		t.Helper()
+		snapshot, done, err := server.OpenSnapshot(t.Context(), w.Node.Config.Store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		report, err := audit.Settings{Keys: server.AuditKeys(w.Node.Vault)}.Run(t.Context(), snapshot, w.Now(), nil)
+		if err != nil || report.Counts.Closings != 1 || report.Counts.Removed != 2 {
+			t.Errorf("%+v, %v; want one closing of two rows", report.Counts, err)
+		}
+		var found []string
+		for _, v := range report.Violations {
+			found = append(found, v.Invariant+" "+v.Subject)
+		}
+		return found
+	}
+	if found := damaged(); len(found) != 0 {
+		t.Errorf("the audit finds %v", found)
+	}
+	e2e.ExecOnStore(t, w.Node.Config.Store, `UPDATE retention_closings SET charged_paise = charged_paise - 1 WHERE what = 'bulk_jobs'`)
+	if found := damaged(); !slices.Equal(found, []string{"R1 closing 1 of bulk_jobs"}) {
+		t.Errorf("the audit finds %v of a closing with another amount", found)
+	}
 }
 
 // A node removes nothing unless it is told to.

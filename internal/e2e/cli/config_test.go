@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"reflect"
@@ -44,6 +45,31 @@ func TestConfig_InitWritesDefaults(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("with its comments opened the file means\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+// Without names, config explain explains every setting once, with its meaning and its value.
+func TestConfigExplain_AllSettings(t *testing.T) {
+	t.Parallel()
+	file := e2e.WriteFile(t, filepath.Join(t.TempDir(), "coax.toml"), "[provider]\ntimeout = \"31s\"\n")
+	var want, named []string
+	for _, s := range server.Settings {
+		want = append(want, s.Key)
+	}
+	out := e2e.RequireOK(t, e2e.Run(t, "config", "explain", "--config", file)).Out
+	for _, line := range regexp.MustCompile(`(?m)^(\S+) = .*\n    (.*)$`).FindAllStringSubmatch(out, -1) {
+		named = append(named, line[1])
+		if i := slices.Index(want, line[1]); i < 0 || server.Settings[i].Doc != line[2] {
+			t.Errorf("config explain says of %s %q", line[1], line[2])
+		}
+	}
+	if !slices.Equal(named, want) {
+		t.Errorf("config explain explains %v; want %v", named, want)
+	}
+	e2e.CheckMentions(t, "config explain", out, "provider.timeout = 31s\n", "    from "+file+":2; the default is 20s\n")
+	var all []server.Explanation
+	if err := json.Unmarshal([]byte(e2e.RequireOK(t, e2e.Run(t, "config", "explain", "--json", "--config", file)).Out), &all); err != nil || len(all) != len(want) {
+		t.Errorf("config explain --json explains %d settings, %v; want %d", len(all), err, len(want))
 	}
 }
 

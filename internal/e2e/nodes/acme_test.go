@@ -5,6 +5,7 @@ package nodes
 import (
 	"bufio"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -40,6 +41,30 @@ func (n *clusterNode) retry() {
 	n.TB.Helper()
 	if err := n.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		n.TB.Fatal(err)
+	}
+}
+
+// The account at the authority has server.acme_email as its contact.
+func TestACME_AccountHasContact(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t, 90*24*time.Hour)
+	a.pointTo("127.0.0.1")
+	a.start()
+	directory, accounts := a.recordAccounts()
+	c := newEmptyCluster(t)
+	c.setUp()
+	n := a.node("127.0.0.1", c.config, "--set", "server.acme_directory="+directory)
+	n.logs("a TLS certificate was ordered")
+	made := accounts()
+	if len(made) != 1 {
+		t.Fatalf("the authority made the accounts %v; want one", made)
+	}
+	var account struct {
+		Status  string
+		Contact []string
+	}
+	if err := json.Unmarshal([]byte(made[0]), &account); err != nil || account.Status != "valid" || !slices.Equal(account.Contact, []string{"mailto:ops@coax.test"}) {
+		t.Errorf("the account is %s (%v); want the contact mailto:ops@coax.test", made[0], err)
 	}
 }
 

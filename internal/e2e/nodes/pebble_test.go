@@ -3,14 +3,19 @@
 package nodes
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -92,6 +97,47 @@ func (a *authority) settings() []string {
 		sets = append(sets, "--set", set)
 	}
 	return sets
+}
+
+// recordAccounts starts a proxy of the authority, and returns its address and what the authority
+// answers to who makes an account.
+func (a *authority) recordAccounts() (directory string, accounts func() []string) {
+	a.t.Helper()
+	var mu sync.Mutex
+	var made []string
+	target := &url.URL{Scheme: "https", Host: a.directory}
+	// Requests are signed with the address that the directory names, so the host stays the proxy's.
+	proxy := &httputil.ReverseProxy{
+		Transport: a.client.Transport,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Host = r.In.Host
+		},
+		ModifyResponse: func(r *http.Response) error {
+			if r.StatusCode != http.StatusCreated || !strings.Contains(r.Header.Get("Location"), "/my-account/") {
+				return nil
+			}
+			text, err := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(text))
+			mu.Lock()
+			defer mu.Unlock()
+			made = append(made, string(text))
+			return err
+		},
+	}
+	pair, err := tls.LoadX509KeyPair(filepath.Join(a.folder, "tls.pem"), filepath.Join(a.folder, "tls.key"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	served := httptest.NewUnstartedServer(proxy)
+	served.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	served.StartTLS()
+	a.t.Cleanup(served.Close)
+	return served.URL + "/dir", func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(made)
+	}
 }
 
 // start starts the authority; it forgets everything when it is stopped.
