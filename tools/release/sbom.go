@@ -17,6 +17,10 @@ import (
 // sbom writes the bill of materials of a binary, in CycloneDX's JSON.
 func (b *build) sbom(arch string, modules []*module, out string) error {
 	purl := "pkg:golang/github.com/coaxhq/coax@" + b.version + "?goarch=" + arch + "&goos=linux"
+	schema, err := newBOMSchema(filepath.Join(b.source, "tools/release"))
+	if err != nil {
+		return err
+	}
 	var components []cyclonedx.Component
 	var refs []string
 	for _, m := range modules {
@@ -26,7 +30,11 @@ func (b *build) sbom(arch string, modules []*module, out string) error {
 		}
 		var licences cyclonedx.Licenses
 		for _, id := range m.spdx {
-			licences = append(licences, cyclonedx.LicenseChoice{License: &cyclonedx.License{ID: id}})
+			licence := cyclonedx.License{ID: id}
+			if !schema.spdx[id] { // such as the grants of patents in Go's modules
+				licence = cyclonedx.License{Name: id}
+			}
+			licences = append(licences, cyclonedx.LicenseChoice{License: &licence})
 		}
 		if m.expression != "" {
 			licences = cyclonedx.Licenses{{Expression: m.expression}}
@@ -68,12 +76,8 @@ func (b *build) sbom(arch string, modules []*module, out string) error {
 	if err := cyclonedx.NewBOMEncoder(&text, cyclonedx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cyclonedx.SpecVersion1_6); err != nil {
 		return err
 	}
-	schema, err := bomSchema(filepath.Join(b.source, "tools/release"))
-	if err != nil {
-		return err
-	}
-	if err := checkSBOM(schema, text.Bytes()); err != nil {
-		return fmt.Errorf("the SBOM is none: %w", err)
+	if err := schema.check(text.Bytes()); err != nil {
+		return fmt.Errorf("the SBOM does not agree with CycloneDX's schema: %w", err)
 	}
 	return os.WriteFile(filepath.Join(out, fmt.Sprintf("coax_%s_linux_%s.cdx.json", b.version, arch)), text.Bytes(), 0o644)
 }

@@ -11,7 +11,7 @@ import (
 
 // Each SBOM is validated against CycloneDX's schema before it is written.
 func TestSBOM_SchemaFindsMistakes(t *testing.T) {
-	schema, err := bomSchema(".")
+	schema, err := newBOMSchema(".")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,13 +19,13 @@ func TestSBOM_SchemaFindsMistakes(t *testing.T) {
 		"metadata":{"timestamp":"2026-11-18T22:27:49Z"},
 		"components":[{"type":"library","name":"a","version":"1","purl":"pkg:npm/a@1","licenses":[{"license":{"id":"MIT"}}],
 			"hashes":[{"alg":"SHA-256","content":"0000000000000000000000000000000000000000000000000000000000000000"}]}]}`
-	if err := checkSBOM(schema, []byte(good)); err != nil {
+	if err := schema.check([]byte(good)); err != nil {
 		t.Errorf("a good SBOM: %v", err)
 	}
 	for from, to := range map[string]string{
 		"urn:uuid:": "", `"MIT"`: `"My Licence"`, "SHA-256": "SHA", `"library"`: `"thing"`, "22:27:49Z": "noon", `"name":"a",`: "", "0000": "zz",
 	} {
-		if err := checkSBOM(schema, []byte(strings.Replace(good, from, to, 1))); err == nil {
+		if err := schema.check([]byte(strings.Replace(good, from, to, 1))); err == nil {
 			t.Errorf("%q instead of %q is accepted", to, from)
 		}
 	}
