@@ -210,7 +210,7 @@ func TestRetention_RemovesBulkJobs(t *testing.T) {
 	}
 	w.Advance(2 * 24 * time.Hour)
 	w.Node.RemoveOldRows(t.Context())
-	if left, err := w.Node.Store.BulkJobs(t.Context(), me.OperatorID, 10); err != nil || len(left) != 0 {
+	if left, err := w.Node.Store.BulkJobs(t.Context(), me.OperatorID, time.Time{}, 10); err != nil || len(left) != 0 {
 		t.Errorf("%d jobs are left, %v", len(left), err)
 	}
 	if got := w.Metric(`coax_purged_rows_total{table="bulk_jobs"}`); got != 3 {
