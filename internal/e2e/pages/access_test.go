@@ -104,7 +104,7 @@ func TestApproval_CreatedLoginRefused(t *testing.T) {
 	a := newAccess(t)
 	proposal := a.propose(a.admin, "NEFT-1")
 	own := a.firstSignIn(a.createLogin(a.admin, "puppet", login.Finance))
-	a.checkRefused(own, proposal, "admin created your login")
+	a.checkRefused(own, proposal, "Demo Administrator created your login")
 	a.CheckAudit()
 }
 
@@ -113,7 +113,7 @@ func TestApproval_ResetLoginRefused(t *testing.T) {
 	proposal := a.propose(a.admin, "NEFT-1")
 	page := a.page("finance")
 	shown := a.admin.Post(page+"/reset-password", url.Values{"form": {"reset-password"}, "once": {voucherOn(t, a.admin, page)}})
-	a.checkRefused(a.firstSignIn(a.password("finance", shown)), proposal, "admin reset your password")
+	a.checkRefused(a.firstSignIn(a.password("finance", shown)), proposal, "Demo Administrator reset your password")
 	a.CheckAudit()
 }
 
@@ -123,22 +123,22 @@ func TestApproval_RaisedLoginRefused(t *testing.T) {
 	viewer := a.firstSignIn(a.createLogin(a.admin, "vani", login.Viewer))
 	page := a.page("vani")
 	a.admin.Post(page+"/role", url.Values{"form": {"role"}, "role": {"finance"}}).RedirectsTo(t, page)
-	a.checkRefused(viewer, proposal, "admin created your login")
+	a.checkRefused(viewer, proposal, "Demo Administrator created your login")
 	// The same for a viewer created by coax admin.
 	ravi := a.SignIn(t, a.NewLogin(t, "ravi", login.Viewer, 0))
 	page = a.page("ravi")
 	a.admin.Post(page+"/role", url.Values{"form": {"role"}, "role": {"finance"}}).RedirectsTo(t, page)
-	a.checkRefused(ravi, proposal, "admin gave you your role")
+	a.checkRefused(ravi, proposal, "Demo Administrator gave you your role")
 	a.CheckAudit()
 }
 
 func TestApproval_SoleSponsorRefused(t *testing.T) {
 	a := newAccess(t)
 	puppet := a.firstSignIn(a.createLogin(a.admin, "puppet", login.Finance))
-	a.checkRefused(a.admin, a.propose(puppet, "NEFT-1"), "you gave puppet access without a second approval")
+	a.checkRefused(a.admin, a.propose(puppet, "NEFT-1"), "you gave Somebody access without a second approval")
 	other := a.firstSignIn(a.createLogin(a.admin, "other", login.Finance))
 	open := "/console/approvals/1"
-	a.checkRefused(other, open, "both come from admin alone")
+	a.checkRefused(other, open, "both come from Demo Administrator alone")
 	// A finance login created by coax admin is independent.
 	a.SignIn(t, a.Demo.Finance).Post(open+"/approve", nil).RedirectsTo(t, "/console/approvals")
 	a.CheckAudit()
@@ -150,7 +150,7 @@ func TestApproval_NewLoginWaits(t *testing.T) {
 	created := a.createLogin(a.admin, "asha", login.Finance)
 	from := a.Now().Add(24 * time.Hour)
 	asha := a.firstSignIn(created)
-	a.checkRefused(asha, a.propose(finance, "NEFT-1"), "it can approve from "+from.In(time.FixedZone("IST", 19800)).Format("2006-01-02 15:04"))
+	a.checkRefused(asha, a.propose(finance, "NEFT-1"), "it can approve from "+from.In(time.FixedZone("IST", 19800)).Format("2 Jan 2006, 15:04"))
 	finance.Post("/console/approvals/1/withdraw", url.Values{"reason": {"too early"}}).RedirectsTo(t, "/console/approvals")
 
 	a.Advance(24*time.Hour + time.Minute)
@@ -204,7 +204,7 @@ func TestProposals_LapseWithTheirMaker(t *testing.T) {
 		a.admin.Post(page+"/access", url.Values{"form": {"access"}, "disabled": {disabled}}).RedirectsTo(t, page)
 	}
 	a.admin.Get("/console/approvals").Shows(t, http.StatusOK, "Nothing to approve", "Expired", "The login of the person who proposed it was disabled")
-	a.admin.Post(proposal+"/approve", nil).Shows(t, http.StatusUnprocessableEntity, "the login of finance was disabled")
+	a.admin.Post(proposal+"/approve", nil).Shows(t, http.StatusUnprocessableEntity, "the login of Demo Finance was disabled")
 	a.admin.Get(a.OperatorPage("/wallet")).Shows(t, http.StatusOK, "₹10,000.00")
 	a.CheckAudit()
 }

@@ -15,6 +15,7 @@ import (
 // message files.
 func TestPages_AllAnswerOnDemoHistory(t *testing.T) {
 	w := newHistoryEnv(t)
+	pages := timedPages(t, w)
 	for _, as := range []demo.Login{w.Demo.Operator, w.Demo.Admin} {
 		person, err := w.Node.Store.LoginNamed(t.Context(), as.Username)
 		if err == nil {
@@ -24,7 +25,6 @@ func TestPages_AllAnswerOnDemoHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	pages := timedPages(t, w)
 	var customers []string
 	for _, name := range e2e.QueryRows(t, e2e.OpenReadOnly(t, w.Node.Config.Store), `SELECT DISTINCT name FROM subscribers`) {
 		customers = append(customers, name, "")

@@ -216,7 +216,7 @@ var (
 		// of the contract and its calls
 		`\b[A-Z]+(_[A-Z]+)+\b`, `\bOK\b`, `\b(Activate|Renew|Advance Renew|Check (Balance|Subscription|Transaction)|Get Plans)(, |$)`,
 		`\b(GET|POST)\b`, `/api/v1/[a-z-]+`, `\b(subscriber_id|mobile|plan_id)\b`, `req_…`, `\bcx[ks]_[0-9a-f]*`,
-		`\b(matrix|november)\.csv\b`,
+		`\b(matrix|november|list)\.csv\b`, `\bpayment \d+ to \d+\b`, `^(centre|ward 7)$`,
 		// people, operators, plans
 		`\bDemo (Administrator|Operator|Cable|Finance|Support|Viewer|Bank, Pune)\b`, `\bName of a-[a-z-]+`, `\ba-[a-z-]+`, `\b(Asha( Rao)?|Sagar( Cable| Digital Cable)?|Hill View Networks|Clerk|Colleague|New|Phone)\b`,
 		`\b(maker|checker|clerk|sagar|colleague|asha|admin|finance|operator|counter|arjun|meera|demo|history|test|matrix)\b`,
