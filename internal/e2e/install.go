@@ -151,7 +151,7 @@ func CheckMentions(t testing.TB, what, text string, want ...string) {
 }
 
 // progressLine is what work prints that takes more than a moment.
-var progressLine = regexp.MustCompile(`(?m)^[a-z ]+(: \d+ %)?\n`)
+var progressLine = regexp.MustCompile(`(?m)^[a-z_ ]+(: \d+ %|: \d+ of \d+ rows?)?\n`)
 
 // CheckRefused checks for exit 1, nothing on standard output, and one line on standard
 // error, after its progress, that contains each of these texts.
