@@ -340,7 +340,7 @@ func TestConfig_Defaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var want server.Config
+	want := server.Config{Portable: map[string]string{}}
 	want.Server.Addr, want.Server.InternalAddr = "127.0.0.1:8443", "127.0.0.1:9443"
 	want.Server.TLSCert, want.Server.TLSKey = "tls.pem", "tls.key"
 	want.Server.ACMEDirectory = "https://acme-v02.api.letsencrypt.org/directory"
