@@ -26,7 +26,8 @@ SEED ?=
 RACE = -race -gcflags='modernc.org/...=-race=false' -gcflags='golang.org/x/crypto/...=-race=false'
 
 # Packages whose goroutines share memory. Their tests run under the race detector, in two
-# steps.
+# steps, but for the suite of the stores: most of its tests make one call after the other.
+# race-long runs it so.
 RACED_STORES = ./internal/store/sqlite ./internal/store/postgres ./internal/e2e/races
 RACED_OTHERS = ./internal/operation ./internal/access ./internal/acmecert ./internal/bulk ./internal/catalogue ./internal/httpapi ./internal/login \
 	./internal/provider/... ./internal/requestlog ./internal/server ./internal/telemetry ./client
@@ -91,7 +92,7 @@ test-bin: build
 
 # The steps of make test, run with the binaries and a database server. They run in parallel:
 # in sequence, each would end with one package and an idle processor.
-.PHONY: test-run test-seed test-unraced test-stores test-others test-postgres test-raced
+.PHONY: test-run test-seed test-unraced test-stores test-others test-suite test-postgres test-raced
 test-run: export COAX_TEST_SEED := $(or $(COAX_TEST_SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 test-run: test-seed
 	@steps=; failed=0; \
@@ -103,9 +104,12 @@ test-seed:
 	@echo 'the simulation begins with seed $(COAX_TEST_SEED); make test SEED=$(COAX_TEST_SEED) begins with it again'
 
 test-stores:
-	CGO_ENABLED=1 $(GOTEST) $(RACE) $(RACED_STORES)
+	CGO_ENABLED=1 $(GOTEST) $(RACE) -skip '^TestStore$$' $(RACED_STORES)
 
-test-others: test-postgres test-raced
+test-others: test-suite test-postgres test-raced
+
+test-suite:
+	$(GOTEST) -run '^TestStore$$' ./internal/store/sqlite ./internal/store/postgres
 
 test-raced:
 	CGO_ENABLED=1 $(GOTEST) $(RACE) $(RACED_OTHERS)
