@@ -106,7 +106,7 @@ test-seed:
 test-stores:
 	CGO_ENABLED=1 $(GOTEST) $(RACE) -skip '^TestStore$$' $(RACED_STORES)
 
-test-others: test-suite test-postgres test-raced
+test-others: test-postgres test-suite test-raced
 
 test-suite:
 	$(GOTEST) -run '^TestStore$$' ./internal/store/sqlite ./internal/store/postgres

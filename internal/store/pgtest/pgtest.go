@@ -211,7 +211,7 @@ func (s *Server) Boot(settings ...string) error {
 	args := []string{"-D", s.data()}
 	for _, setting := range append([]string{
 		"listen_addresses=127.0.0.1", fmt.Sprintf("port=%d", s.Port), "unix_socket_directories=" + s.folder,
-		"max_connections=500", "shared_buffers=64MB", "log_min_messages=warning", "max_wal_size=512MB",
+		"max_connections=1000", "shared_buffers=64MB", "log_min_messages=warning", "max_wal_size=512MB",
 		// A standby that has lost its primary looks for it again at once.
 		"wal_retrieve_retry_interval=100ms",
 		// Servers that are killed leave nothing in the memory that all share.
