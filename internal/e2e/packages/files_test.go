@@ -58,7 +58,7 @@ func TestPackage_SourcesExist(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, script := range []string{"postinst", "prerm", "postrm"} {
+	for _, script := range []string{"postinst", "prerm", "postrm", "compose/setup"} {
 		path := filepath.Join(root, "packaging", script)
 		if out, err := exec.Command("sh", "-n", path).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", path, err, out)

@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,7 +30,7 @@ var debian = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	const include = "adduser,ca-certificates,curl,iproute2,logrotate,man-db,openssl,procps,systemd"
+	const include = "adduser,bash-completion,ca-certificates,curl,iproute2,logrotate,man-db,openssl,procps,python3-seccomp,systemd"
 	complete := folder + ".complete"
 	if made, err := os.ReadFile(complete); err == nil && string(made) == include {
 		return folder, nil
@@ -51,6 +53,9 @@ type machine struct {
 	t    *testing.T
 	root string
 	pid  string // of its first process
+
+	simulatorCommand []string // of the guide
+	simulator        *service
 }
 
 func newMachine(t *testing.T) *machine {
@@ -178,14 +183,99 @@ mount -t tmpfs tmpfs "$root/tmp"
 mount -o remount,bind,ro "$root"
 exec chroot "$root" "$@"`
 
-// process starts what a unit starts: its ExecStart, as its user, with the capabilities,
-// limits and writable folders of the unit.
-func (m *machine) process(name string) *exec.Cmd {
+// restrict installs the filters of system calls that systemd would install for a unit, and then
+// runs a program. Its arguments are the calls that SystemCallFilter= leaves, whether
+// MemoryDenyWriteExecute= is set, the families of RestrictAddressFamilies=, and the program.
+const restrict = `
+import errno, os, socket, sys
+from seccomp import *
+calls, no_code, families, program = sys.argv[1].split(","), sys.argv[2] == "yes", sys.argv[3].split(), sys.argv[4:]
+others = SyscallFilter(defaction=ALLOW)
+if no_code:
+    others.add_rule(ERRNO(errno.EPERM), "mmap", Arg(2, MASKED_EQ, 6, 6))
+    for call in ("mprotect", "pkey_mprotect"):
+        others.add_rule(ERRNO(errno.EPERM), call, Arg(2, MASKED_EQ, 4, 4))
+allowed = [int(getattr(socket, family)) for family in families]
+for family in range(64):
+    if family not in allowed:
+        others.add_rule(ERRNO(errno.EAFNOSUPPORT), "socket", Arg(0, EQ, family))
+listed = SyscallFilter(defaction=ERRNO(errno.EPERM))
+known = [call for call in calls if resolve_syscall(Arch(), call) >= 0]
+if len(known) < 200:
+    sys.exit("only %d system calls are known" % len(known))
+for call in known:
+    listed.add_rule(ALLOW, call)
+others.load()
+listed.load()
+os.execvp(program[0], program)
+`
+
+// systemCalls returns the calls that a unit's SystemCallFilter= and ProtectClock= leave.
+func (m *machine) systemCalls(u unit) []string {
+	m.t.Helper()
+	calls := map[string]bool{}
+	var each func(name string, do func(call string))
+	each = func(name string, do func(call string)) {
+		if name[0] != '@' {
+			do(name)
+			return
+		}
+		for line := range strings.Lines(m.run("systemd-analyze syscall-filter --no-pager " + name)) {
+			if line = strings.TrimSpace(line); line != "" && line[0] != '#' && line != name {
+				each(line, do)
+			}
+		}
+	}
+	for i, list := range u["Service.SystemCallFilter"] {
+		names, denied := strings.CutPrefix(list, "~")
+		if denied && i == 0 {
+			m.t.Fatalf("SystemCallFilter=%s: want a list of what is allowed first", list)
+		}
+		for _, name := range strings.Fields(names) {
+			each(name, func(call string) {
+				if delete(calls, call); !denied {
+					calls[call] = true
+				}
+			})
+		}
+	}
+	if u.one("Service.ProtectClock") == "yes" {
+		each("@clock", func(call string) { delete(calls, call) })
+	}
+	return slices.Sorted(maps.Keys(calls))
+}
+
+// unit reads a unit that is installed.
+func (m *machine) unit(name string) unit {
 	m.t.Helper()
 	u, err := readUnit(filepath.Join(m.root, "lib/systemd/system", name))
 	if err != nil {
 		m.t.Fatal(err)
 	}
+	return u
+}
+
+// environment returns what Environment= and EnvironmentFile= of a unit set.
+func (m *machine) environment(u unit) map[string]string {
+	m.t.Helper()
+	lines := []string{strings.Trim(u.one("Service.Environment"), `"`)}
+	if path := strings.TrimPrefix(u.one("Service.EnvironmentFile"), "-"); path != "" {
+		lines = append(lines, strings.Split(m.run("cat "+path), "\n")...)
+	}
+	all := map[string]string{}
+	for _, line := range lines {
+		if name, value, found := strings.Cut(strings.TrimSpace(line), "="); found && name[0] != '#' {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// process starts what a unit starts: its ExecStart, as its user, with the environment, the
+// capabilities, system calls, limits and writable folders of the unit.
+func (m *machine) process(name string) *exec.Cmd {
+	m.t.Helper()
+	u := m.unit(name)
 	words := []string{"--target", m.pid, "--mount", "--net", "--pid", "--ipc", "unshare", "--mount", "sh", "-ec", sandbox, "sh", m.root}
 	words = append(append(words, u.writable()...), "--")
 	kept := strings.ToLower(strings.ReplaceAll(u.one("Service.AmbientCapabilities"), "CAP_", "+"))
@@ -199,11 +289,16 @@ func (m *machine) process(name string) *exec.Cmd {
 	if files := u.one("Service.LimitNOFILE"); files != "" {
 		script += "ulimit -n " + files + "; "
 	}
-	if set := strings.Trim(u.one("Service.Environment"), `"`); set != "" {
-		name, value, _ := strings.Cut(set, "=")
+	for name, value := range m.environment(u) {
 		script += fmt.Sprintf("export %s='%s'; ", name, value)
 	}
-	words = append(words, "bash", "-c", script+"exec "+u.one("Service.ExecStart"))
+	const restrictor = "/usr/local/lib/restrict.py"
+	if err := os.WriteFile(filepath.Join(m.root, restrictor), []byte(restrict), 0o644); err != nil {
+		m.t.Fatal(err)
+	}
+	script += fmt.Sprintf("exec python3 %s %s '%s' '%s' ", restrictor, strings.Join(m.systemCalls(u), ","),
+		u.one("Service.MemoryDenyWriteExecute"), u.one("Service.RestrictAddressFamilies"))
+	words = append(words, "bash", "-c", script+u.one("Service.ExecStart"))
 	command := exec.CommandContext(m.t.Context(), "nsenter", words...)
 	command.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"}
 	return command
@@ -266,15 +361,21 @@ func (s *service) signal(signal syscall.Signal) {
 	}
 }
 
-// stop ends the service as systemd does.
-func (s *service) stop() {
+// end ends a process that is no service.
+func (s *service) end() {
 	s.m.t.Helper()
 	s.signal(syscall.SIGTERM)
 	select {
 	case <-s.ended:
 	case <-time.After(e2e.Timeout):
-		s.m.t.Fatalf("the service did not end:\n%s", s.log.String())
+		s.m.t.Fatalf("%q did not end:\n%s", s.cmd.Args, s.log.String())
 	}
+}
+
+// stop ends the service as systemd does.
+func (s *service) stop() {
+	s.m.t.Helper()
+	s.end()
 	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
 		s.m.t.Errorf("the service exits %d; want 0:\n%s", code, s.log.String())
 	}
@@ -316,17 +417,17 @@ var releaseProgram = sync.OnceValues(func() (string, error) {
 	return filepath.Join(folder, "release"), nil
 })
 
-// present is the release of the working tree, for this machine.
+// present is the release of the working tree.
 var present = sync.OnceValues(func() (string, error) {
 	out, err := os.MkdirTemp("", "coax-release-present-")
 	if err != nil {
 		return "", err
 	}
 	atEnd = append(atEnd, func() { _ = os.RemoveAll(out) })
-	return out, release(out, nil, "-arch", runtime.GOARCH)
+	return out, release(out, nil)
 })
 
-// presentRelease returns the folder of the release of the working tree.
+// presentRelease returns the folder of the release of the working tree, for every architecture.
 func presentRelease(t *testing.T) string {
 	t.Helper()
 	out, err := present()
@@ -334,6 +435,12 @@ func presentRelease(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// presentPackage returns the package of the working tree for this machine.
+func presentPackage(t *testing.T) string {
+	t.Helper()
+	return onlyFile(t, filepath.Join(presentRelease(t), "*_"+runtime.GOARCH+".deb"))
 }
 
 // repackage makes a package with another version and program.

@@ -9,9 +9,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"filippo.io/age"
 
 	"github.com/coaxhq/coax/internal/e2e"
 	"github.com/coaxhq/coax/internal/e2e/program"
@@ -20,10 +23,11 @@ import (
 const config = "/etc/coax/coax.toml"
 
 // The steps of "Installing" in docs/operating.md, and nothing else, make a service that
-// sells. Then the package is installed again, upgraded, removed and purged.
+// sells. Then the package is upgraded, the service is watched while things are broken on purpose,
+// and the package is removed and purged.
 func TestPackage_InstalledByTheGuide(t *testing.T) {
 	m := newMachine(t)
-	deb := onlyFile(t, filepath.Join(presentRelease(t), "*.deb"))
+	deb := presentPackage(t)
 	later := repackage(t, "0.99.0", binaryOf(t, deb))
 	running := m.followGuide(deb)
 
@@ -39,7 +43,23 @@ func TestPackage_InstalledByTheGuide(t *testing.T) {
 	if out, err := m.try("dpkg --verify coax"); err != nil || out != "" {
 		t.Errorf("files of the package differ: %s (%v)", out, err)
 	}
-	m.run("man -w coax coax-admin-lco-create && bash -c 'source /usr/share/bash-completion/completions/coax && complete -p coax' && logrotate -d /etc/logrotate.d/coax")
+	m.run("man -w coax coax-admin-lco-create && logrotate -d /etc/logrotate.d/coax")
+	// bash-completion loads it when it is wanted.
+	m.run(`bash -c 'source /usr/share/bash-completion/bash_completion && __load_completion coax; complete -p coax'`)
+	m.run("head -n 1 /usr/share/zsh/vendor-completions/_coax | grep -qx '#compdef coax' && grep -q '^complete -c coax ' /usr/share/fish/vendor_completions.d/coax.fish")
+	if got := m.run("dpkg-query --show --showformat '${Recommends}' coax"); got != "bash-completion, logrotate" {
+		t.Errorf("the package recommends %q", got)
+	}
+	// The books are audited, and what alerts rest on can be read under the unit's filter of system calls.
+	metrics := m.run("curl -s http://127.0.0.1:9443/metrics")
+	for _, want := range []string{`(?m)^coax_audit_every_seconds 21600$`, `(?m)^coax_clock_synchronized [01]$`} {
+		if !regexp.MustCompile(want).MatchString(metrics) {
+			t.Errorf("the metrics do not have %s", want)
+		}
+	}
+	if allowed := m.systemCalls(m.unit("coax.service")); slices.Contains(allowed, "clock_settime") || slices.Contains(allowed, "reboot") {
+		t.Errorf("coax.service may use %v", allowed)
+	}
 
 	m.sell("first")
 	var limits string
@@ -58,10 +78,20 @@ func TestPackage_InstalledByTheGuide(t *testing.T) {
 	if got := strings.Fields(m.run("ls /var/backups/coax")); len(got) != 1 {
 		t.Errorf("the backup service made %v; want one backup", got)
 	}
+	recipient, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.run("sed -i 's/^#BACKUP_OPTIONS=.*/BACKUP_OPTIONS=--keep 3d --encrypt-to " + recipient.Recipient().String() + "/' /etc/default/coax")
+	if out, err := m.process("coax-backup.service").CombinedOutput(); err != nil {
+		t.Errorf("coax-backup.service with options: %v\n%s", err, out)
+	}
+	if out, err := m.try(`grep -l --binary-files=text '"encrypted":true' /var/backups/coax/*`); err != nil {
+		t.Errorf("BACKUP_OPTIONS of /etc/default/coax do not reach coax backup: no backup is encrypted: %s", out)
+	}
 	m.run("coax doctor --config " + config)
 
 	key := m.run("sha256sum /etc/coax/master.key " + config)
-	m.run("sed -i 's/^#BACKUP_OPTIONS=.*/BACKUP_OPTIONS=--keep 3d/' /etc/default/coax")
 	m.put(later, "root/later.deb")
 	m.run("apt install -y ./later.deb")
 	running.stop()
@@ -72,6 +102,7 @@ func TestPackage_InstalledByTheGuide(t *testing.T) {
 	}
 	m.run("grep -q '^BACKUP_OPTIONS=--keep 3d' /etc/default/coax && systemctl is-enabled coax coax-backup.timer")
 	m.run("coax audit --config " + config)
+	running = m.watched(running)
 	running.stop()
 
 	m.run("apt remove -y coax")
@@ -100,6 +131,12 @@ func TestPackage_InstalledByTheGuide(t *testing.T) {
 	}
 }
 
+// simulate starts the provider's simulator as the guide did.
+func (m *machine) simulate() {
+	m.t.Helper()
+	m.simulator = m.start(m.inside(m.simulatorCommand...), func(log string) bool { return strings.Contains(log, "The simulator listens") })
+}
+
 // followGuide runs the commands of "Installing".
 func (m *machine) followGuide(deb string) *service {
 	m.t.Helper()
@@ -122,7 +159,8 @@ func (m *machine) followGuide(deb string) *service {
 					m.t.Errorf("after the first installation the units are %s", out)
 				}
 			case strings.Contains(command[1], "coax simulator "):
-				m.start(m.inside(words...), func(log string) bool { return strings.Contains(log, "The simulator listens") })
+				m.simulatorCommand = words
+				m.simulate()
 			case words[0] == "systemctl" && words[1] == "enable":
 				// There is no systemd that would start it.
 				m.run(strings.Replace(command[1], " --now", "", 1))
@@ -221,7 +259,7 @@ func TestPackage_UpgradesFrom010(t *testing.T) {
 	running.stop()
 
 	key := m.run("sha256sum /etc/coax/master.key")
-	m.put(onlyFile(t, filepath.Join(presentRelease(t), "*.deb")), "root/after.deb")
+	m.put(presentPackage(t), "root/after.deb")
 	out := m.run("apt install -y ./after.deb")
 	e2e.CheckMentions(t, "what the upgrade prints", out, "store.mark_file", config)
 	running = m.serve()
@@ -239,15 +277,36 @@ func TestPackage_UpgradesFrom010(t *testing.T) {
 	running.stop()
 }
 
+// The compose file's setup makes a configuration that nodes take, once, and gives it to their account.
+func TestCompose_SetupMakesAConfiguration(t *testing.T) {
+	m := newMachine(t)
+	m.run("mkdir -p /built/usr/bin /etc/coax")
+	m.put(binaryOf(t, presentPackage(t)), "built/usr/bin/coax")
+	m.put(filepath.Join(root, "packaging/compose/setup"), "root/setup")
+	m.run("COAX_DB_PASSWORD=dbsecret4711 /root/setup")
+	sums := m.run("sha256sum /etc/coax/*")
+	if got := m.run("find /etc/coax ! -uid 65532 -o ! -gid 65532 -o -type f -perm /077"); got != "" {
+		t.Errorf("not the nodes' account's alone: %s", got)
+	}
+	e2e.CheckMentions(t, "the files", sums, "/etc/coax/coax.toml", "/etc/coax/master.key", "/etc/coax/tls.key", "/etc/coax/tls.pem")
+	out := m.run("setpriv --reuid=65532 --regid=65532 --clear-groups env COAX_AUDIT_EVERY=6h /built/usr/bin/coax config check --config /etc/coax/coax.toml")
+	e2e.CheckMentions(t, "coax config check", out, "serve takes this configuration")
+	e2e.CheckMentions(t, "the configuration", m.run("cat /etc/coax/coax.toml"), "coax:dbsecret4711@database/coax")
+	m.run("COAX_DB_PASSWORD=another /root/setup")
+	if got := m.run("sha256sum /etc/coax/*"); got != sums {
+		t.Errorf("the second run changed\n%sto\n%s", sums, got)
+	}
+}
+
 // systemd reads the units without a complaint and rates what they may do.
 func TestUnits_VerifiedBySystemd(t *testing.T) {
 	m := newMachine(t)
-	m.put(onlyFile(t, filepath.Join(presentRelease(t), "*.deb")), "root/coax.deb")
+	m.put(presentPackage(t), "root/coax.deb")
 	m.run("apt install -y ./coax.deb")
 	if out := m.run("systemd-analyze verify coax.service coax-backup.service coax-backup.timer"); out != "" {
 		t.Errorf("systemd-analyze verify: %s", out)
 	}
-	for unit, exposure := range map[string]string{"coax.service": "14", "coax-backup.service": "12"} {
+	for unit, exposure := range map[string]string{"coax.service": "18", "coax-backup.service": "12"} {
 		if out, err := m.try("systemd-analyze security --no-pager --offline=true --threshold=" + exposure + " /lib/systemd/system/" + unit); err != nil {
 			t.Errorf("%s is more exposed than %s tenths:\n%s", unit, exposure, out)
 		}
