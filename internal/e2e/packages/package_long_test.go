@@ -188,7 +188,7 @@ func (m *machine) sell(key string) {
 	m.t.Helper()
 	admin := "coax admin --config " + config + " "
 	if !m.exists("/root/call") {
-		m.run(admin + "lco create --name 'Asha Cable' --json")
+		m.run(admin + "lco create --name 'Asha Cable' --rate-limit 600 --json")
 		m.run(admin + "wallet topup --lco 1 --amount 5000.00 --reference NEFT-1")
 		m.run(admin + "plan set --id BASIC-1 --name 'Basic' --price 199.00 --duration 1 --component main=TV-BASIC")
 		m.run(admin + "whitelist add --lco 1 127.0.0.1")
