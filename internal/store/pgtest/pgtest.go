@@ -87,7 +87,14 @@ func StopShared() {
 
 // StartForRun starts the server that all test processes of a run share. The caller
 // stops it, and passes Environ to the processes.
-func StartForRun() (*Server, error) { return start(nil) }
+func StartForRun() (*Server, error) {
+	return startOn(func(s *Server) error {
+		if err := s.initdb(); err != nil {
+			return err
+		}
+		return copyData(s.data(), unused(s.folder))
+	})
+}
 
 // Environ is the setting by which test processes find this server.
 func (s *Server) Environ() string { return fmt.Sprintf("%s=%d:%s", sharedVariable, s.Port, s.folder) }
@@ -127,21 +134,46 @@ func giveUp(t testing.TB, err error) {
 	t.Fatal(err)
 }
 
+// start starts a server on new data. Those of the run's server from before its start will do:
+// initdb takes seconds.
 func start(settings []string) (*Server, error) {
+	return startOn(func(s *Server) error {
+		if _, folder, given := strings.Cut(os.Getenv(sharedVariable), ":"); given {
+			return copyData(unused(folder), s.data())
+		}
+		return s.initdb()
+	}, settings...)
+}
+
+func startOn(makeData func(*Server) error, settings ...string) (*Server, error) {
 	s, err := newServer()
 	if err != nil {
 		return nil, err
 	}
-	if err := s.run("initdb", "--pgdata", s.data(), "--username", superuser, "--auth", "trust", "--encoding", "UTF8",
-		"--locale", "C", "--no-sync", "--no-instructions"); err != nil {
-		s.remove()
-		return nil, err
+	if err = makeData(s); err == nil {
+		err = s.Boot(settings...)
 	}
-	if err := s.Boot(settings...); err != nil {
+	if err != nil {
 		s.remove()
 		return nil, err
 	}
 	return s, nil
+}
+
+func (s *Server) initdb() error {
+	return s.run("initdb", "--pgdata", s.data(), "--username", superuser, "--auth", "trust", "--encoding", "UTF8",
+		"--locale", "C", "--no-sync", "--no-instructions")
+}
+
+// unused is where the run's server keeps a copy of its data that was never started.
+func unused(folder string) string { return filepath.Join(folder, "unused") }
+
+// copyData keeps owners and modes.
+func copyData(from, to string) error {
+	if text, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("copy %s: %w\n%s", from, err, text)
+	}
+	return nil
 }
 
 // newServer creates a folder that the server's user may enter; t.TempDir is only for the
