@@ -137,10 +137,13 @@ var cliBadValues = map[string][][2]string{
 // cliAnyText are the settings that name a file, and may be anything.
 var cliAnyText = []string{"server.tls_cert", "server.tls_key", "server.acme_ca_file", "secrets.master_key_file", "provider.ca", "provider.token_file", "backup.folder", "log.security_file", "trace.headers_file"}
 
+// All mistakes are listed at once, so that one command has a bad value of every setting.
 func TestConfig_BadValuesFromAnySource(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	good := e2e.WriteFile(t, filepath.Join(folder, "good.toml"), "")
+	var environ, sets, fromEnviron, fromSets []string
+	var lines, fromLines [][]string // of one file after the other
 	for _, s := range server.Settings {
 		if slices.Contains(cliAnyText, s.Key) {
 			continue
@@ -150,16 +153,38 @@ func TestConfig_BadValuesFromAnySource(t *testing.T) {
 		}
 		for i, bad := range cliBadValues[s.Key] {
 			value, reason := bad[0], bad[1]
+			if i == len(lines) {
+				lines, fromLines = append(lines, nil), append(fromLines, nil)
+			}
 			// A dotted key is the same as a table with the name in it.
-			file := e2e.WriteFile(t, filepath.Join(folder, "bad.toml"), s.Key+" = "+server.TomlQuote(value)+"\n")
-			e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", file), file+":1: "+s.Key+": ", reason)
+			lines[i] = append(lines[i], s.Key+" = "+server.TomlQuote(value))
+			fromLines[i] = append(fromLines[i], fmt.Sprintf(`:%d: %s: .*%s`, len(lines[i]), regexp.QuoteMeta(s.Key), regexp.QuoteMeta(reason)))
 			if i > 0 {
 				continue // one is enough to see that the other ways are read alike
 			}
-			e2e.CheckRefused(t, e2e.RunWithEnv(t, []string{server.EnvironmentName(s.Key) + "=" + value}, "serve", "--config", good), server.EnvironmentName(s.Key)+": ", reason)
-			e2e.CheckRefused(t, e2e.Run(t, "serve", "--config", good, "--set", s.Key+"="+value), "--set "+s.Key+": ", reason)
+			environ = append(environ, server.EnvironmentName(s.Key)+"="+value)
+			fromEnviron = append(fromEnviron, fmt.Sprintf(`%s: .*%s`, server.EnvironmentName(s.Key), regexp.QuoteMeta(reason)))
+			sets = append(sets, "--set", s.Key+"="+value)
+			fromSets = append(fromSets, fmt.Sprintf(`--set %s: .*%s`, regexp.QuoteMeta(s.Key), regexp.QuoteMeta(reason)))
 		}
 	}
+	refused := func(got e2e.Result, before string, want []string) {
+		t.Helper()
+		if got.Code != e2e.ExitRefused || got.Out != "" || !strings.HasPrefix(got.Err, "coax: ") || strings.Count(got.Err, "\n") < len(want) {
+			t.Errorf("want exit 1 and a line for each of %d mistakes; %s", len(want), got)
+		}
+		for _, pattern := range want {
+			if !regexp.MustCompile(`(?m)` + before + pattern).MatchString(got.Err) {
+				t.Errorf("nothing like %s in\n%s", pattern, got.Err)
+			}
+		}
+	}
+	for i := range lines {
+		file := e2e.WriteFile(t, filepath.Join(folder, "bad.toml"), strings.Join(lines[i], "\n")+"\n")
+		refused(e2e.Run(t, "serve", "--config", file), regexp.QuoteMeta(file), fromLines[i])
+	}
+	refused(e2e.RunWithEnv(t, environ, "serve", "--config", good), "", fromEnviron)
+	refused(e2e.Run(t, append([]string{"serve", "--config", good}, sets...)...), "", fromSets)
 }
 
 // Values of a wrong TOML type are refused.
