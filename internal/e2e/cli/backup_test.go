@@ -672,7 +672,7 @@ func TestBackup_KilledLeavesNoBackup(t *testing.T) {
 			}
 			dest := t.TempDir()
 			whole, killed := 0, 0
-			for try := 0; whole == 0 || killed < 8; try++ {
+			for try := 0; whole == 0 || killed < backupKills; try++ {
 				if try > 200 {
 					t.Fatalf("%d backups were completed and %d killed", whole, killed)
 				}
@@ -680,7 +680,7 @@ func TestBackup_KilledLeavesNoBackup(t *testing.T) {
 				before, _ := filepath.Glob(drafts)
 				b := e2e.Launch(t, append([]string{"backup", dest}, args...)...)
 				// Killed at some time after it has begun to write, or not at all.
-				for running := try%10 < 9; running; {
+				for running := killed < backupKills; running; {
 					now, _ := filepath.Glob(drafts)
 					select {
 					case <-b.Ended:
@@ -819,7 +819,7 @@ func TestBackup_FullDisk(t *testing.T) {
 		// It is continued, so it leaves what it has.
 		"a copy": {"store", "copy", "--from", database, "--to", "sqlite:" + filepath.Join(disk, "coax.db")},
 	} {
-		for _, kilobytes := range []int{16, 200, 400} {
+		for _, kilobytes := range smallDisks {
 			script := fmt.Sprintf(`mount -t tmpfs -o size=%dk tmpfs %q || exit 77; "$@"; status=$?; ls -A %[2]q; exit $status`, kilobytes, disk)
 			command := exec.CommandContext(t.Context(), "unshare", append([]string{"--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", e2e.Binary(t)}, args...)...)
 			command.Env = e2e.CoverageEnv()
