@@ -7,15 +7,18 @@ import (
 	"strings"
 
 	"github.com/coaxhq/coax/internal/money"
+	"github.com/coaxhq/coax/internal/operation"
 	"github.com/coaxhq/coax/internal/report"
 	"github.com/coaxhq/coax/internal/web"
 	"github.com/coaxhq/coax/internal/web/look"
 )
 
-// The days of a list of who is due, unless others are chosen.
 const (
+	// The days of a list of who is due, unless others are chosen.
 	dueWithin = 7
 	dueEnded  = 7
+	// dueRows is how many customers the page lists, some 17 printed sheets; the file has all.
+	dueRows = 500
 )
 
 // duePage lists who is due by area, to be printed.
@@ -29,15 +32,23 @@ type duePage struct {
 	Open          int // those with an operation in progress, which are not in the sums
 	Sum           money.Amount
 	More          bool // there are more than are listed
+	Limit         int
 	links
 }
 
 // dueArea is one area of the list.
 type dueArea struct {
 	Area string // empty for those without one
-	Rows []row
+	Rows []dueRow
 	Open int // with an operation in progress
 	Sum  money.Amount
+}
+
+// dueRow is a customer as texts: the page has many of them, and a template formats slowly.
+type dueRow struct {
+	ID, Name, Mobile, Box, Address, Plan, Expires string
+	Price                                         string // empty without a plan, and if Open
+	Open                                          operation.State
 }
 
 // dueFilter reads the filters of the list: whose term ends within some days, or has ended lately.
@@ -64,7 +75,7 @@ func dueFilter(v *web.Visit, page *duePage) report.SubscriberFilter {
 func (p panel) showDue(v *web.Visit) error {
 	var page duePage
 	filter := dueFilter(v, &page)
-	filter.Limit = printedLines
+	filter.Limit = dueRows
 	var all []report.Subscriber
 	for {
 		found, err := p.Report.Subscribers(v.Context(), v.Operator(), filter)
@@ -75,12 +86,12 @@ func (p panel) showDue(v *web.Visit) error {
 		if filter.After = found.Next; found.Next == "" {
 			break
 		}
-		if filter.Limit = printedLines - len(all); filter.Limit <= 0 {
-			page.More = true
+		if filter.Limit = dueRows - len(all); filter.Limit <= 0 {
+			page.More, page.Limit = true, dueRows
 			break
 		}
 	}
-	page.Groups = byArea(rows(all, v.Now))
+	page.Groups = byArea(v, all)
 	for _, group := range page.Groups {
 		page.Count, page.Open, page.Sum = page.Count+len(group.Rows), page.Open+group.Open, page.Sum.Add(group.Sum)
 	}
@@ -94,7 +105,7 @@ func (p panel) showDue(v *web.Visit) error {
 
 // byArea groups subscribers by area, those without one last. Within an area they stay in the order of
 // their expiry. The sums leave out who has an operation in progress: the money may be paid already.
-func byArea(all []row) []dueArea {
+func byArea(v *web.Visit, all []report.Subscriber) []dueArea {
 	key := func(area string) string { return strings.ToLower(area) }
 	var groups []dueArea
 	index := map[string]int{}
@@ -104,13 +115,18 @@ func byArea(all []row) []dueArea {
 			at = len(groups)
 			index[key(one.Area)], groups = at, append(groups, dueArea{Area: one.Area})
 		}
-		groups[at].Rows = append(groups[at].Rows, one)
+		row := dueRow{
+			ID: one.ID, Name: one.Name, Mobile: one.Mobile, Box: one.BoxNumber, Address: one.Address,
+			Plan: cmp.Or(one.PlanName, "–"), Expires: v.Look.Day(v.Language(), one.Expires), Open: one.Open,
+		}
 		switch {
 		case one.Open != "":
 			groups[at].Open++
 		case one.PlanID != "":
 			groups[at].Sum = groups[at].Sum.Add(one.Price)
+			row.Price = look.Rupees(one.Price)
 		}
+		groups[at].Rows = append(groups[at].Rows, row)
 	}
 	slices.SortFunc(groups, func(a, b dueArea) int {
 		if (a.Area == "") != (b.Area == "") {
