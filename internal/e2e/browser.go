@@ -384,7 +384,7 @@ func (e *Env) ListQueries(subscriber string) map[web.Area][]string {
 	return map[web.Area][]string{
 		web.Panel: {
 			"/panel/?figures=yes",
-			"/panel/search?q=s", "/panel/search?q=asha", "/panel/search?q=provider-1", "/panel/search?q=26-27/999999", "/panel/search?q=631245999999",
+			"/panel/search?q=s", "/panel/search?q=asha", "/panel/search?q=provider-1", "/panel/search?q=provider-1&provider=yes", "/panel/search?q=26-27/999999", "/panel/search?q=631245999999",
 			"/panel/subscribers?after=" + after(report.Cursor{Text: "lakshmi devi", ID: "1"}),
 			"/panel/subscribers?q=s", "/panel/subscribers?q=sha", "/panel/subscribers?q=asha+sh", "/panel/subscribers?q=zzz",
 			"/panel/subscribers?q=" + subscriber[:3], "/panel/subscribers?q=" + subscriber,
@@ -408,7 +408,7 @@ func (e *Env) ListQueries(subscriber string) map[web.Area][]string {
 			"/panel/add-money?amount=5000", "/panel/add-money?after=20",
 		},
 		web.Console: {
-			"/console/search?q=s", "/console/search?q=asha", "/console/search?q=98", "/console/search?q=provider-1", "/console/search?q=26-27/999999", "/console/search?q=631245999999", "/console/search?q=RV0",
+			"/console/search?q=s", "/console/search?q=asha", "/console/search?q=98", "/console/search?q=provider-1", "/console/search?q=provider-1&provider=yes", "/console/search?q=26-27/999999", "/console/search?q=631245999999", "/console/search?q=RV0",
 			"/console/operators?q=demo", "/console/operators?status=inactive", "/console/catalogue/plans/BASIC-1?count=yes",
 			"/console/commission?month=" + e.Now().AddDate(0, 0, -35).Format("2006-01"),
 			fmt.Sprintf("/console/commission?operator=%d", e.Demo.LCOID), "/console/commission?sums=yes",

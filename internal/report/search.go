@@ -18,17 +18,17 @@ type SearchResult struct {
 	Subscribers []FoundSubscriber
 	// MoreSubscribers: there are others.
 	MoreSubscribers bool
-	// Transactions have the text as their id, idempotency key, provider transaction, receipt
-	// number or the reference of their reversal. If one subscriber was found and no transaction,
-	// they are the subscriber's latest.
+	// Transactions have the text as their id, idempotency key, receipt number or the reference of
+	// their reversal. If one subscriber was found and no transaction, they are the subscriber's
+	// latest.
 	Transactions []operation.Operation
 	// MoreTransactions: other operators have one with this receipt number, too.
 	MoreTransactions bool
 	// Named: the transactions were found by the text.
 	Named bool
-	// SearchedTo is how far back the provider's transactions were looked through, if not to
-	// the beginning.
-	SearchedTo time.Time
+	// MaybeProviders: nothing was found, and the text can be a provider's transaction, for which
+	// ProviderTransaction looks.
+	MaybeProviders bool
 }
 
 // FoundSubscriber is a subscriber with its operator.
@@ -129,11 +129,7 @@ func (svc *Service) search(ctx context.Context, operatorID int64, text string, l
 		}
 	}
 	r.Transactions = append(r.Transactions, others...)
-	if len(r.Subscribers) == 0 && len(r.Transactions) == 0 && !isReceipt && isReference(text) {
-		if r.Transactions, r.SearchedTo, err = svc.withProviderTransaction(ctx, operatorID, text, limit); err != nil {
-			return r, err
-		}
-	}
+	r.MaybeProviders = len(r.Subscribers) == 0 && len(r.Transactions) == 0 && !isReceipt && isReference(text)
 	r.Named = len(r.Transactions) > 0
 	if !r.Named && len(r.Subscribers) == 1 {
 		one := r.Subscribers[0]
@@ -154,9 +150,11 @@ func isReference(text string) bool {
 	return len(text) >= shortest && strings.ContainsAny(text, "0123456789") && !strings.ContainsFunc(text, unicode.IsSpace)
 }
 
-// withProviderTransaction looks through the latest operations: no index has the provider's
-// transactions, which every settlement would have to maintain.
-func (svc *Service) withProviderTransaction(ctx context.Context, operatorID int64, id string, limit int) (found []operation.Operation, searchedTo time.Time, err error) {
+// ProviderTransaction looks for a provider's transaction, of an operator or of all if the operator is
+// zero. It looks through the latest operations, back to searchedTo if not to the beginning: no
+// index has the provider's transactions, which every settlement would have to maintain.
+func (svc *Service) ProviderTransaction(ctx context.Context, operatorID int64, id string, limit int) (found []operation.Operation, searchedTo time.Time, err error) {
+	id = SearchText(id)
 	q := OperationQuery{OperatorID: operatorID, AllOperators: operatorID == 0, ProviderTransaction: id, Limit: limit}
 	scan := svc.scanLimit
 	if q.AllOperators {

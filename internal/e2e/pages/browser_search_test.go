@@ -44,6 +44,21 @@ func searched(area, text string) string {
 	return "/" + area + "/search?" + url.Values{"q": {text}}.Encode()
 }
 
+// checkProviderSearch checks that a provider's transaction is looked for after the page, and that
+// what is found leads to its page.
+func checkProviderSearch(t *testing.T, b *e2e.Browser, area, text, want string) {
+	t.Helper()
+	later := searched(area, text) + "&provider=yes"
+	page := b.Get(searched(area, text)).Shows(t, http.StatusOK, "are being looked through", `hx-trigger="load"`)
+	if !strings.Contains(page.Body, `href="/`+area+`/search?provider=yes&amp;q=`) {
+		t.Error("without scripts the provider's transactions cannot be looked through")
+	}
+	if page := b.Get(later); page.Status != http.StatusSeeOther || page.Location != want {
+		t.Errorf("%s: %d to %q; want %q", later, page.Status, page.Location, want)
+	}
+	b.Get(searched(area, "nobody-1")+"&provider=yes").Shows(t, http.StatusOK, "Nothing found")
+}
+
 // receiptOf reads the receipt number of an operation.
 func receiptOf(t *testing.T, w *e2e.Env, id string) string {
 	t.Helper()
@@ -75,7 +90,6 @@ func TestSearch_OfThePanel(t *testing.T) {
 		op.ID:                  "/panel/transactions/" + op.ID,
 		strings.ToLower(op.ID): "/panel/transactions/" + op.ID,
 		op.IdempotencyKey:      "/panel/transactions/" + op.ID,
-		op.ProviderTransaction: "/panel/transactions/" + op.ID,
 		receipt:                "/panel/transactions/" + op.ID,
 		typed(receipt):         "/panel/transactions/" + op.ID,
 		hint:                   keys,
@@ -85,6 +99,7 @@ func TestSearch_OfThePanel(t *testing.T) {
 			t.Errorf("%q: %d to %q; want %q", text, page.Status, page.Location, want)
 		}
 	}
+	checkProviderSearch(t, owner, "panel", op.ProviderTransaction, "/panel/transactions/"+op.ID)
 	owner.Get(searched("panel", "asha")).Shows(t, http.StatusOK, "Search: asha", "/panel/subscribers?q=asha", "All matching subscribers")
 	owner.Get(searched("panel", "98000")).Shows(t, http.StatusOK, "9800000007", "All matching subscribers")
 	// The list's own search, and its file, know the spellings, too.
@@ -117,6 +132,7 @@ func TestSearch_OfThePanel(t *testing.T) {
 	}
 	for _, text := range []string{ids[3], "9800000003", "asha", op.ID, op.IdempotencyKey, op.ProviderTransaction, receipt, hint} {
 		stranger.Get(searched("panel", text)).Shows(t, http.StatusOK, "Nothing found")
+		stranger.Get(searched("panel", text)+"&provider=yes").Shows(t, http.StatusOK, "Nothing found")
 	}
 }
 
@@ -135,7 +151,6 @@ func TestSearch_OfTheConsole(t *testing.T) {
 	for text, want := range map[string]string{
 		op.ID:                                   "/console/review/operations/" + op.ID,
 		op.IdempotencyKey:                       "/console/review/operations/" + op.ID,
-		op.ProviderTransaction:                  "/console/review/operations/" + op.ID,
 		access.Hint(other.Key):                  operator(other.OperatorID) + "/keys/",
 		strconv.FormatInt(other.OperatorID, 10): operator(other.OperatorID),
 	} {
@@ -143,6 +158,7 @@ func TestSearch_OfTheConsole(t *testing.T) {
 			t.Errorf("%q: %d to %q; want %q", text, page.Status, page.Location, want)
 		}
 	}
+	checkProviderSearch(t, staff, "console", op.ProviderTransaction, "/console/review/operations/"+op.ID)
 	// Receipts are numbered for each operator.
 	receipt := receiptOf(t, w, op.ID)
 	for _, text := range []string{receipt, typed(receipt)} {
@@ -185,8 +201,12 @@ func TestBrowser_SearchFromAnyPage(t *testing.T) {
 	key(ids[2] + kb.Enter)
 	tab.Until("the subscriber's page is open", `location.pathname === "/panel/subscribers/`+ids[2]+`"`)
 	tab.Open(w.URL(searched("panel", "nobody1")))
+	tab.Until("all was looked through", `!document.querySelector("#found[hx-trigger]")`)
 	tab.Sees("Nothing found")
 	tab.Check("panel-search-nothing")
+	op := operationsOf(t, w, w.Demo.LCOID)[0]
+	tab.Open(w.URL(searched("panel", op.ProviderTransaction)))
+	tab.Until("the provider's transaction has led to ours", `location.pathname === "/panel/transactions/`+op.ID+`"`)
 	tab.Open(w.URL(searched("panel", "98000000")))
 	tab.Check("panel-search-mobiles")
 

@@ -25,7 +25,7 @@ const slowPage = 50
 // BenchmarkPages times every page, and compares it with the sign-in page, which does not
 // read the store: on a shared machine the ratio says more than the time. first-ms is the
 // time without cached figures. It fails if a page takes slowPage or longer; what takes longer
-// for a large operator (?figures=yes, ?sums=yes, ?count=yes) is loaded after its page.
+// for a large operator (?figures=yes, ?sums=yes, ?count=yes, ?provider=yes) is loaded after its page.
 func BenchmarkPages(b *testing.B) {
 	b.Run("of=demo", func(b *testing.B) { benchPages(b, newHistoryEnv(b)) })
 	b.Run("of=100000-subscribers", func(b *testing.B) {
@@ -76,7 +76,7 @@ func benchPages(b *testing.B, w *e2e.Env) {
 }
 
 // laterPart matches what is loaded after its page.
-var laterPart = regexp.MustCompile(`[?&](figures|sums|count)=yes`)
+var laterPart = regexp.MustCompile(`[?&](figures|sums|count|provider)=yes`)
 
 // uncached returns the shortest time of a page without cached figures. Figures of past days
 // are cached for hours, and advancing the clock that far would leave the store's operations

@@ -31,10 +31,12 @@ type searchPage struct {
 	// MoreTransactions: other operators have one with this receipt number, too.
 	MoreTransactions bool
 	Of               string // the subscriber whose transactions they are
-	LookedBackTo     string // how far back was searched for the provider's transaction
-	Payments         []foundPayment
-	Keys             []foundKey
-	Nothing          bool
+	// Later is the URL of the search for a provider's transaction, which is slow and is loaded
+	// after the page; LookedBackTo is how far back that searched.
+	Later, LookedBackTo string
+	Payments            []foundPayment
+	Keys                []foundKey
+	Nothing             bool
 }
 
 type foundSubscriber struct {
@@ -69,6 +71,9 @@ func (c console) search(v *web.Visit) error {
 	page := searchPage{Text: report.SearchText(v.Query("q"))}
 	if page.Text == "" {
 		return v.Show("console/search", page)
+	}
+	if v.Query("provider") == "yes" {
+		return c.searchProvider(v, page)
 	}
 	operators, err := c.Reports.Accounts(v.Context(), report.AccountFilter{Search: page.Text, Limit: searchRows})
 	if err != nil {
@@ -111,7 +116,7 @@ func (c console) search(v *web.Visit) error {
 		}
 	}
 	for _, op := range found.Transactions {
-		one := foundTransaction{op, reviewedAddress(op.ID), kindNames[op.Kind], names[op.OperatorID]}
+		one := foundOperation(op, names)
 		if page.Transactions = append(page.Transactions, one); found.Named {
 			exact = append(exact, one.Href)
 		}
@@ -136,9 +141,38 @@ func (c console) search(v *web.Visit) error {
 	if len(exact) == 1 && exact[0] != "" {
 		return v.Redirect(exact[0], nil)
 	}
-	if !found.SearchedTo.IsZero() && len(page.Transactions) == 0 {
-		page.LookedBackTo = v.Look.Day(v.Language(), found.SearchedTo)
-	}
 	page.Nothing = len(page.Operators)+len(page.Subscribers)+len(page.Transactions)+len(page.Payments)+len(page.Keys) == 0
+	if page.Nothing && found.MaybeProviders {
+		page.Later = "/console/search?" + url.Values{"q": {page.Text}, "provider": {"yes"}}.Encode()
+	}
+	return v.Show("console/search", page)
+}
+
+func foundOperation(op operation.Operation, names map[int64]string) foundTransaction {
+	return foundTransaction{op, reviewedAddress(op.ID), kindNames[op.Kind], names[op.OperatorID]}
+}
+
+// searchProvider looks for a provider's transaction.
+func (c console) searchProvider(v *web.Visit, page searchPage) error {
+	found, searchedTo, err := c.Reports.ProviderTransaction(v.Context(), 0, page.Text, searchRows)
+	if err != nil {
+		return err
+	}
+	names, err := c.operatorNames(v)
+	if err != nil {
+		return err
+	}
+	for _, op := range found {
+		page.Transactions = append(page.Transactions, foundOperation(op, names))
+	}
+	if len(found) == 1 {
+		return v.Redirect(page.Transactions[0].Href, nil)
+	}
+	if page.Nothing = len(found) == 0; !searchedTo.IsZero() {
+		page.LookedBackTo = v.Look.Day(v.Language(), searchedTo)
+	}
+	if v.ByHTMX() {
+		return v.ShowPart("console/search", "found", page)
+	}
 	return v.Show("console/search", page)
 }

@@ -28,12 +28,13 @@ type searchPage struct {
 	// Of: the transactions are those of the subscriber that was found, and All is the URL of
 	// all of them.
 	Of, All string
-	// LookedBackTo is how far back was searched for the provider's transaction.
-	LookedBackTo string
-	Payments     []foundPayment
-	Keys         []keyRow
-	SeesKeys     bool
-	Nothing      bool
+	// Later is the URL of the search for a provider's transaction, which is slow and is loaded
+	// after the page; LookedBackTo is how far back that searched.
+	Later, LookedBackTo string
+	Payments            []foundPayment
+	Keys                []keyRow
+	SeesKeys            bool
+	Nothing             bool
 }
 
 // foundPayment is a payment with the URL where it is listed.
@@ -59,6 +60,9 @@ func (p panel) payments(v *web.Visit, text string) (found []foundPayment, err er
 // search looks for a text. A text that is exactly the id of one thing leads to its page.
 func (p panel) search(v *web.Visit) error {
 	page := searchPage{Text: report.SearchText(v.Query("q")), SeesKeys: v.May(http.MethodGet, "/panel/keys")}
+	if v.Query("provider") == "yes" {
+		return p.searchProvider(v, page)
+	}
 	found, err := p.Report.Search(v.Context(), v.Operator(), page.Text, searchRows)
 	if err != nil {
 		return err
@@ -97,10 +101,29 @@ func (p panel) search(v *web.Visit) error {
 	if found.MoreSubscribers {
 		page.More = "/panel/subscribers?q=" + url.QueryEscape(page.Text)
 	}
-	if !found.SearchedTo.IsZero() && len(page.Transactions) == 0 {
-		page.LookedBackTo = v.Look.Day(v.Language(), found.SearchedTo)
-	}
 	page.Nothing = len(page.Subscribers)+len(page.Transactions)+len(page.Payments)+len(page.Keys) == 0
+	if page.Nothing && found.MaybeProviders {
+		page.Later = "/panel/search?" + url.Values{"q": {page.Text}, "provider": {"yes"}}.Encode()
+	}
+	return v.Show("panel/search", page)
+}
+
+// searchProvider looks for a provider's transaction.
+func (p panel) searchProvider(v *web.Visit, page searchPage) error {
+	found, searchedTo, err := p.Report.ProviderTransaction(v.Context(), v.Operator(), page.Text, searchRows)
+	switch {
+	case err != nil:
+		return err
+	case len(found) == 1:
+		return v.Redirect("/panel/transactions/"+url.PathEscape(found[0].ID), nil)
+	}
+	page.Transactions, page.Nothing = entries(found), len(found) == 0
+	if !searchedTo.IsZero() {
+		page.LookedBackTo = v.Look.Day(v.Language(), searchedTo)
+	}
+	if v.ByHTMX() {
+		return v.ShowPart("panel/search", "found", page)
+	}
 	return v.Show("panel/search", page)
 }
 
