@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -34,5 +35,34 @@ func TestProduct_LinksNoTestOrBenchPackage(t *testing.T) {
 	}
 	if linked == 0 {
 		t.Fatal("go list names no package of this module")
+	}
+}
+
+// The image's build gets every file that the product is built from.
+func TestProduct_DockerContextIsComplete(t *testing.T) {
+	var copied []string
+	for _, line := range strings.Fields(read(t, "packaging/Dockerfile.dockerignore")) {
+		if path, is := strings.CutPrefix(line, "!"); is {
+			copied = append(copied, path)
+		}
+	}
+	const module = "github.com/coaxhq/coax/"
+	out, err := exec.Command("go", "list", "-deps", "-f", `{{$of := .ImportPath}}{{range .GoFiles}}{{$of}}/{{.}}{{"\n"}}{{end}}{{range .EmbedFiles}}{{$of}}/{{.}}{{"\n"}}{{end}}`, "./cmd/coax").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	for _, path := range strings.Split(string(out), "\n") {
+		file, ours := strings.CutPrefix(path, module)
+		if !ours {
+			continue
+		}
+		files++
+		if !slices.ContainsFunc(copied, func(folder string) bool { return within(file, folder) }) {
+			t.Errorf("packaging/Dockerfile.dockerignore leaves out %s", file)
+		}
+	}
+	if files == 0 {
+		t.Fatal("go list names no file of this module")
 	}
 }
