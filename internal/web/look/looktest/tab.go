@@ -246,7 +246,7 @@ func (tab *Tab) Until(what, expression string) {
 	tab.t.Helper()
 	ctx, cancel := context.WithTimeout(tab.ctx, actionTimeout)
 	defer cancel()
-	again := time.NewTicker(20 * time.Millisecond)
+	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for {
 		var holds bool
