@@ -65,10 +65,6 @@ func Describe(t testing.TB) Description {
 
 func (d *document) describe() (Description, error) {
 	made := Description{Endpoints: map[string]Endpoint{}, Statuses: map[string][]int{}, Limits: limits(d.api.Info.Description)}
-	compile, err := tightened(d.api)
-	if err != nil {
-		return made, err
-	}
 	collect := func(promised answers) {
 		for status, answer := range promised {
 			for code := range answer.outcomes {
@@ -82,7 +78,7 @@ func (d *document) describe() (Description, error) {
 	for path, item := range d.api.Paths.Map() {
 		for method, operation := range item.Operations() {
 			at := "/paths/" + escape(path) + "/" + strings.ToLower(method)
-			endpoint, err := describeEndpoint(operation, at, compile)
+			endpoint, err := describeEndpoint(operation, at, d.compile)
 			if err != nil {
 				return made, err
 			}

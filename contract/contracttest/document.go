@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -35,6 +36,7 @@ type document struct {
 	operations  map[string]map[string]answers // by path, then by method
 	unknownPath answers
 	wrongMethod answers
+	compile     func(pointer string) (*jsonschema.Schema, error)
 }
 
 // answers are the documented responses, by status.
@@ -100,7 +102,7 @@ func load(text []byte) (*document, error) {
 		return nil, err
 	}
 
-	doc := &document{api: api, operations: map[string]map[string]answers{}}
+	doc := &document{api: api, operations: map[string]map[string]answers{}, compile: compile}
 	if doc.prefix, err = serverPath(api); err != nil {
 		return nil, err
 	}
@@ -288,5 +290,10 @@ func tightened(api *openapi3.T) (func(pointer string) (*jsonschema.Schema, error
 	if err := compiler.AddResource(address, tree); err != nil {
 		return nil, err
 	}
-	return func(pointer string) (*jsonschema.Schema, error) { return compiler.Compile(address + "#" + pointer) }, nil
+	var one sync.Mutex
+	return func(pointer string) (*jsonschema.Schema, error) {
+		one.Lock()
+		defer one.Unlock()
+		return compiler.Compile(address + "#" + pointer)
+	}, nil
 }
