@@ -132,7 +132,7 @@ func (m *machine) watched(running *service) *service {
 }
 
 // showDashboard checks that every query of the package's dashboard returns data while there are
-// some requests, but for those about a replica, which the guide does not set up.
+// some requests and orders, which the provider rejects, but for those about a replica, which the guide does not set up.
 func (m *machine) showDashboard(metrics *alerting.Prometheus) {
 	m.t.Helper()
 	queries := alerting.ReadDashboard(m.t, e2e.ReadFile(m.t, filepath.Join(m.root, pages, "examples/grafana-dashboard.json"))).Queries(m.t)
@@ -141,7 +141,7 @@ func (m *machine) showDashboard(metrics *alerting.Prometheus) {
 	alerting.Eventually(2*time.Minute, func() bool {
 		i++
 		m.run("/root/call GET balance")
-		m.run(fmt.Sprintf(`/root/call POST activate --idempotency-key dashboard-%d --data '{"full_name":"Asha Rao","mobile":"9812345700","plan_id":"NONE"}'`, i))
+		m.run(fmt.Sprintf(`/root/call POST activate --idempotency-key dashboard-%d --data '{"full_name":"Asha Rao","mobile":"900001%04[1]d","plan_id":"BASIC-1"}'`, i))
 		maps.DeleteFunc(queries, func(_, expr string) bool { return len(metrics.Query(expr)) > 0 })
 		return len(queries) == 0
 	})
