@@ -351,12 +351,14 @@ func TestMarker_KilledAtAnyStep(t *testing.T) {
 		}, true},
 	} {
 		t.Run(scenario.name, func(t *testing.T) {
+			prepared := newMarkEnv(t)
+			scenario.prepare(prepared)
 			for steps, done := int64(0), false; !done; steps++ {
 				if steps > 20 {
 					t.Fatal("a start takes more than twenty steps")
 				}
 				e := newMarkEnv(t)
-				scenario.prepare(e)
+				e.ok(os.CopyFS(filepath.Dir(e.config.MarkFile), os.DirFS(filepath.Dir(prepared.config.MarkFile))))
 				store := e.open()
 				broken := &brokenStore{Store: store}
 				broken.left.Store(steps)
