@@ -43,7 +43,7 @@ func (r response) encode() ([]byte, error) {
 	switch data := r.data.(type) {
 	case nil:
 		o.out = append(o.out, "{}"...)
-	case balanceData, operationData, transactionData:
+	case balanceData, operationData, transactionData, subscriptionData, plansData:
 		o.out = data.(jsonObject).appendJSON(o.out)
 	default:
 		encoded, err := marshal(data)

@@ -78,6 +78,21 @@ func (o *object) texts(name string, values []string) {
 	o.out = append(o.out, ']')
 }
 
+// objects writes a list of n objects, which is never null.
+func (o *object) objects(name string, n int, write func(i int, one *object)) {
+	o.name(name)
+	o.out = append(o.out, '[')
+	for i := range n {
+		if i > 0 {
+			o.out = append(o.out, ',')
+		}
+		one := openObject(o.out)
+		write(i, &one)
+		o.out = one.close()
+	}
+	o.out = append(o.out, ']')
+}
+
 // inner begins an object within this one; closeInner ends it.
 func (o *object) inner(name string) object {
 	o.name(name)

@@ -12,6 +12,7 @@ import (
 	"github.com/coaxhq/coax/internal/fault"
 	"github.com/coaxhq/coax/internal/money"
 	"github.com/coaxhq/coax/internal/operation"
+	"github.com/coaxhq/coax/internal/subscription"
 )
 
 // anyText generates strings: mostly ASCII, sometimes any script, rarely characters that
@@ -51,6 +52,37 @@ func anyOperation(t *rapid.T) operationData {
 	}
 }
 
+func anySubscription(t *rapid.T) subscriptionData {
+	text := func(label string) string { return anyText.Draw(t, label) }
+	data := subscriptionData{
+		Provider: text("provider"), Plan: namedPlanData{text("plan"), text("plan name")}, Status: subscription.SubscriberStatus(text("status")),
+		Active: rapid.Bool().Draw(t, "active"), ExpiryDate: textOrNull(t, "expiry"), DaysRemaining: rapid.Int().Draw(t, "days"),
+		CreatedAt: textOrNull(t, "created"), RenewedAt: textOrNull(t, "renewed"), LastProviderTransaction: textOrNull(t, "last"),
+		PendingOperations: []pendingData{},
+	}
+	data.Customer.SubscriberID, data.Customer.Name, data.Customer.Mobile = text("subscriber"), text("name"), text("mobile")
+	data.Customer.Email, data.Customer.ConnectionType = text("email"), text("connection")
+	for range rapid.IntRange(0, 3).Draw(t, "pending") {
+		data.PendingOperations = append(data.PendingOperations, pendingData{
+			TransactionID: text("id"), IdempotencyKey: text("key"), Operation: operation.Kind(text("kind")), Status: operation.State(text("state")),
+			Plan: namedPlanData{text("pending plan"), text("its name")}, Amount: anyAmount.Draw(t, "amount"), CreatedAt: text("at"),
+		})
+	}
+	return data
+}
+
+func anyPlans(t *rapid.T) plansData {
+	text := func(label string) string { return anyText.Draw(t, label) }
+	data := plansData{Provider: text("provider"), Currency: text("currency"), Plans: []planData{}}
+	for range rapid.IntRange(0, 3).Draw(t, "plans") {
+		data.Plans = append(data.Plans, planData{
+			ID: text("id"), Name: text("name"), Description: text("description"), Price: anyAmount.Draw(t, "price"),
+			Duration: rapid.Int().Draw(t, "duration"), Type: subscription.PlanType(text("type")),
+		})
+	}
+	return data
+}
+
 // Byte for byte, because a client may compare responses.
 func TestAppendJSON_MatchesEncodingJSON(t *testing.T) {
 	for name, draw := range map[string]func(*rapid.T) jsonObject{
@@ -64,6 +96,8 @@ func TestAppendJSON_MatchesEncodingJSON(t *testing.T) {
 		"a transaction": func(t *rapid.T) jsonObject {
 			return transactionData{operationData: anyOperation(t), ResultCode: fault.Code(anyText.Draw(t, "code")), ResultMessage: anyText.Draw(t, "result")}
 		},
+		"a subscription":  func(t *rapid.T) jsonObject { return anySubscription(t) },
+		"a list of plans": func(t *rapid.T) jsonObject { return anyPlans(t) },
 	} {
 		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
 			data := draw(t)
@@ -133,7 +167,17 @@ func BenchmarkEncode(b *testing.B) {
 		Plan: boughtPlanData{ID: "BASIC-1", Name: "Basic, 1 month", Months: 1}, Amount: money.Paise(19900), Currency: money.Currency,
 		Expiry: expiryData{Previous: done, New: done}, Warnings: []string{}, CreatedAt: *done, CompletedAt: done,
 	}
-	for name, answer := range map[string]response{"a balance": anAnswer, "an operation": bought} {
+	subscriber, plans := anAnswer, anAnswer
+	subscriber.data = subscriptionData{
+		Provider: "Simulated Provider", Plan: namedPlanData{"BASIC-1", "Basic, 1 month"}, Status: subscription.SubscriberActive, Active: true,
+		ExpiryDate: done, DaysRemaining: 12, CreatedAt: done, RenewedAt: done, LastProviderTransaction: done, PendingOperations: []pendingData{},
+	}
+	twelve := plansData{Provider: "Simulated Provider", Currency: money.Currency}
+	for range 12 {
+		twelve.Plans = append(twelve.Plans, planData{"BASIC-1", "Basic, 1 month", "Sixty channels.", money.Paise(19900), 1, subscription.Standard})
+	}
+	plans.data = twelve
+	for name, answer := range map[string]response{"a balance": anAnswer, "an operation": bought, "a subscription": subscriber, "12 plans": plans} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -91,6 +91,22 @@ type planData struct {
 	Type        subscription.PlanType `json:"type"`
 }
 
+func (d plansData) appendJSON(out []byte) []byte {
+	o := openObject(out)
+	o.text("provider", d.Provider)
+	o.text("currency", d.Currency)
+	o.objects("plans", len(d.Plans), func(i int, one *object) {
+		plan := d.Plans[i]
+		one.text("id", plan.ID)
+		one.text("name", plan.Name)
+		one.text("description", plan.Description)
+		one.amount("price", plan.Price)
+		one.number("duration", int64(plan.Duration))
+		one.text("type", string(plan.Type))
+	})
+	return o.close()
+}
+
 func (a *API) plans(ctx context.Context, _ Request) (Result, error) {
 	listed, err := a.catalogue.Plans(ctx)
 	if err != nil {

@@ -206,6 +206,44 @@ type pendingData struct {
 	CreatedAt      string          `json:"created_at"`
 }
 
+func (d subscriptionData) appendJSON(out []byte) []byte {
+	o := openObject(out)
+	customer := o.inner("customer")
+	customer.text("subscriber_id", d.Customer.SubscriberID)
+	customer.text("name", d.Customer.Name)
+	customer.text("mobile", d.Customer.Mobile)
+	customer.text("email", d.Customer.Email)
+	customer.text("connection_type", d.Customer.ConnectionType)
+	o.closeInner(customer)
+	o.text("provider", d.Provider)
+	d.Plan.appendTo(&o)
+	o.text("status", string(d.Status))
+	o.flag("active", d.Active)
+	o.orNull("expiry_date", d.ExpiryDate)
+	o.number("days_remaining", int64(d.DaysRemaining))
+	o.orNull("created_at", d.CreatedAt)
+	o.orNull("renewed_at", d.RenewedAt)
+	o.orNull("last_provider_transaction", d.LastProviderTransaction)
+	o.objects("pending_operations", len(d.PendingOperations), func(i int, one *object) {
+		pending := d.PendingOperations[i]
+		one.text("transaction_id", pending.TransactionID)
+		one.text("idempotency_key", pending.IdempotencyKey)
+		one.text("operation", string(pending.Operation))
+		one.text("status", string(pending.Status))
+		pending.Plan.appendTo(one)
+		one.amount("amount", pending.Amount)
+		one.text("created_at", pending.CreatedAt)
+	})
+	return o.close()
+}
+
+func (d namedPlanData) appendTo(o *object) {
+	plan := o.inner("plan")
+	plan.text("id", d.ID)
+	plan.text("name", d.Name)
+	o.closeInner(plan)
+}
+
 // viewSubscription converts a subscriber. An imported subscriber has no operation yet
 // that names a provider, so the configured provider is shown.
 func viewSubscription(s operation.Subscription, now time.Time, providerName string) subscriptionData {
