@@ -80,26 +80,40 @@ type Catalogue struct {
 	config Config
 	// comparing is a semaphore: one comparison at a time.
 	comparing chan struct{}
+	reads     *sharedRead[sellable]
+}
+
+// sellable is what SellablePlans returns. Callers share it and do not change it.
+type sellable struct {
+	plans    []subscription.Plan
+	verified time.Time
 }
 
 // New returns a Catalogue.
 func New(store Store, source Source, config Config) *Catalogue {
-	return &Catalogue{store: store, source: source, config: config, comparing: make(chan struct{}, 1)}
+	return &Catalogue{store: store, source: source, config: config, comparing: make(chan struct{}, 1), reads: newSharedRead[sellable]()}
 }
 
-// Plans lists what can be bought now.
+// Plans lists what can be bought now. Callers share the list and do not change it.
 func (c *Catalogue) Plans(ctx context.Context) ([]subscription.Plan, error) {
-	plans, verified, err := c.store.SellablePlans(ctx, c.config.Provider)
-	if err == nil && !c.recent(verified) {
+	found, err := c.sellable(ctx)
+	if err == nil && !c.recent(found.verified) {
 		if err := c.verified(ctx); err != nil {
 			return nil, err
 		}
-		plans, _, err = c.store.SellablePlans(ctx, c.config.Provider)
+		found, err = c.sellable(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the catalogue: %w", err)
 	}
-	return plans, nil
+	return found.plans, nil
+}
+
+func (c *Catalogue) sellable(ctx context.Context) (sellable, error) {
+	return c.reads.do(ctx, func(ctx context.Context) (found sellable, err error) {
+		found.plans, found.verified, err = c.store.SellablePlans(ctx, c.config.Provider)
+		return found, err
+	})
 }
 
 // Price returns the plan of an offer. If prices were not verified when the offer was read, they are
