@@ -114,7 +114,7 @@ func (c *Cluster) untilReady(ctx context.Context) error {
 
 // URL is the address of a database.
 func (c *Cluster) URL(database string) string {
-	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", superuser, c.Port, database)
+	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable&connect_timeout=60", superuser, c.Port, database)
 }
 
 // CreateDatabase makes an empty database.
