@@ -27,13 +27,13 @@ RACE = -race -gcflags='modernc.org/...=-race=false' -gcflags='golang.org/x/crypt
 
 # Packages whose goroutines share memory. Their tests run under the race detector, in two
 # steps, but for the suite of the stores: most of its tests make one call after the other.
-# race-long runs it so.
-RACED_STORES = ./internal/store/sqlite ./internal/store/postgres ./internal/e2e/races
+# race-long runs it so, and all other packages.
+RACED_STORES = ./internal/store/sqlite ./internal/store/postgres
 RACED_OTHERS = ./internal/operation ./internal/access ./internal/acmecert ./internal/bulk ./internal/catalogue ./internal/httpapi ./internal/login \
 	./internal/provider/... ./internal/requestlog ./internal/server ./internal/telemetry ./client
 # Everything else, slow packages first: started last, one of them would run alone on half
 # of the machine.
-SLOW   = ./internal/sim ./internal/e2e/pages ./internal/e2e/cli ./internal/e2e/nodes ./internal/e2e/api ./internal/docstest
+SLOW   = ./internal/e2e/pages ./internal/e2e/cli ./internal/e2e/nodes ./internal/sim ./internal/e2e/races ./internal/e2e/api ./internal/docstest
 UNRACED = $(SLOW) $$(go list ./... | grep -vxF "$$(go list $(RACED_STORES) $(RACED_OTHERS) $(SLOW))")
 
 # Most tests wait for a process, a disk or a database at times, so more of them than there
@@ -114,13 +114,12 @@ test-suite:
 test-raced:
 	CGO_ENABLED=1 $(GOTEST) $(RACE) $(RACED_OTHERS)
 
-test-unraced: PACKAGES = 2
+test-unraced: PACKAGES = 3
 test-unraced:
 	$(GOTEST) $(UNRACED)
 
 test-postgres:
 	COAX_TEST_STORE=postgres $(GOTEST) ./internal/e2e/api ./internal/e2e/races
-	COAX_TEST_STORE=postgres $(GOTEST) -run '^TestSums' ./internal/e2e/pages
 
 # Processes leave their counters in a folder, test binaries in a profile of each step;
 # a statement is covered if either ran it.
