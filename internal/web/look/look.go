@@ -140,14 +140,20 @@ func Load(pages ...fs.FS) (*Look, error) {
 		}
 		l.words[lang] = words
 	}
-	for _, lang := range Languages {
+	for i, lang := range Languages {
 		base, err := template.New("look").Funcs(l.functions(lang)).ParseFS(own, "layouts/*.html", "components/*.html")
 		if err != nil {
 			return nil, fmt.Errorf("parse the layouts: %w", err)
 		}
 		set := map[string]func() (*template.Template, error){}
 		for _, tree := range pages {
-			if err := addPages(set, base, l.functions(lang), tree); err != nil {
+			if err := addPages(set, base, tree); err != nil {
+				return nil, err
+			}
+			if i > 0 {
+				continue // the pages are the same in every language
+			}
+			if err := checkPages(tree, l.functions(lang)); err != nil {
 				return nil, err
 			}
 		}
@@ -156,9 +162,8 @@ func Load(pages ...fs.FS) (*Look, error) {
 	return l, nil
 }
 
-// addPages adds the pages of a tree. Each is parsed at once, so that an invalid page stops
-// the start.
-func addPages(set map[string]func() (*template.Template, error), base *template.Template, functions template.FuncMap, tree fs.FS) error {
+// addPages adds the pages of a tree. Each is put together at its first use.
+func addPages(set map[string]func() (*template.Template, error), base *template.Template, tree fs.FS) error {
 	common, err := base.Clone()
 	if err != nil {
 		return err
@@ -172,35 +177,48 @@ func addPages(set map[string]func() (*template.Template, error), base *template.
 			return fmt.Errorf("parse parts of pages: %w", err)
 		}
 	}
-	return fs.WalkDir(tree, "pages", func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || path.Ext(file) != ".html" {
-			return err
-		}
+	return eachPage(tree, func(file, text string) error {
 		name := strings.TrimSuffix(strings.TrimPrefix(file, "pages/"), ".html")
 		if set[name] != nil {
 			return fmt.Errorf("there are two pages called %s", name)
-		}
-		text, err := fs.ReadFile(tree, file)
-		if err != nil {
-			return err
-		}
-		alone, err := template.New("look").Funcs(functions).Parse(string(text))
-		if err != nil {
-			return fmt.Errorf("parse %s: %w", file, err)
-		}
-		for _, part := range []string{"title", "main"} {
-			if alone.Lookup(part) == nil {
-				return fmt.Errorf("%s does not define %q", file, part)
-			}
 		}
 		set[name] = sync.OnceValues(func() (*template.Template, error) {
 			page, err := common.Clone()
 			if err != nil {
 				return nil, err
 			}
-			return page.Parse(string(text))
+			return page.Parse(text)
 		})
 		return nil
+	})
+}
+
+// checkPages parses every page of a tree, so that an invalid one stops the start.
+func checkPages(tree fs.FS, functions template.FuncMap) error {
+	return eachPage(tree, func(file, text string) error {
+		page, err := template.New("look").Funcs(functions).Parse(text)
+		if err != nil {
+			return fmt.Errorf("parse %s: %w", file, err)
+		}
+		for _, part := range []string{"title", "main"} {
+			if page.Lookup(part) == nil {
+				return fmt.Errorf("%s does not define %q", file, part)
+			}
+		}
+		return nil
+	})
+}
+
+func eachPage(tree fs.FS, do func(file, text string) error) error {
+	return fs.WalkDir(tree, "pages", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(file) != ".html" {
+			return err
+		}
+		text, err := fs.ReadFile(tree, file)
+		if err != nil {
+			return err
+		}
+		return do(file, string(text))
 	})
 }
 
