@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/coaxhq/coax/internal/server"
 	"github.com/coaxhq/coax/internal/telemetry"
@@ -45,7 +46,6 @@ func (a *app) serve(ctx context.Context) error {
 		return err
 	}
 	defer telemetry.Flush(log)
-	server.SetGCPercent(a.environ)
 	server.SetMemoryLimit(a.environ)
 	if config.Store.Kind == "sqlite" {
 		server.AddProcessor(a.environ)
@@ -57,6 +57,9 @@ func (a *app) serve(ctx context.Context) error {
 	if err := node.Listen(); err != nil {
 		return errors.Join(err, node.Close())
 	}
+	// What the start used is given back before the collector runs less often.
+	debug.FreeOSMemory()
+	server.SetGCPercent(a.environ)
 	return errors.Join(node.Serve(ctx), node.Close())
 }
 
