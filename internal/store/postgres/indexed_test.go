@@ -111,7 +111,7 @@ var ofStaff = map[string]string{
 	"numberReceiptsOf": "once after an upgrade from 0.1.0",
 	"choices.go":       "completion on the command line", "state.go": "coax doctor",
 	"ClaimAdopted": "once for an adopted activation", "checkMark": "one row, for a new connection",
-	"EndMaintenance": "the service of staff", "readMaintenance": "a look at one row",
+	"EndMaintenance": "the service of staff", "readMaintenance": "a look at one row", "RefuseUnfinishedCopy": "a start",
 	"masterkeys.go": "a start", "sealed.go": "a rotation of the master key", "nodes.go": "one row for each node, and the sessions", "UseIntegrityKeys": "a start", "migrate.go": "a start", "checkDurability": "a start", "readTotal": "a start", "hasOperators": "a start", "startChain": "a start",
 	"Ready": "a look at the schema, which is one row", "ServerTime": "a look at the clock",
 }

@@ -105,7 +105,7 @@ const staffAdopt = "staff adopt operations"
 
 // ofStaff are the places whose statements no request and no worker causes.
 var ofStaff = map[string]string{
-	"release": "once for a number that a deleted operator had", "ReleaseLapsed": "the lock for that", "readMaintenance": "the service of staff", "decisions.go": "the service of staff", "history.go": "the service of staff", "lists.go": "the service of staff", "importing.go": "the service of staff",
+	"release": "once for a number that a deleted operator had", "ReleaseLapsed": "the lock for that", "readMaintenance": "the service of staff", "RefuseUnfinishedCopy": "a start", "decisions.go": "the service of staff", "history.go": "the service of staff", "lists.go": "the service of staff", "importing.go": "the service of staff",
 	"keys.go": "the service of staff", "logins.go": "the service of staff", "operators.go": "the service of staff", "wallets.go": "the service of staff",
 	"proposals.go": "the service of staff", "references.go": "a start, and the service of staff", "grants.go": "the service of staff", "periods.go": "the service of staff", "overview.go": "the service of staff, but for the count of what is overdue and the sum of what is held",
 	"passwords.go": "the service of staff", "refuseLastOwner": "an owner's page of people",
