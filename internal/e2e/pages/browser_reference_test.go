@@ -81,6 +81,14 @@ func TestBrowser_Reference(t *testing.T) {
 	tab.Press("Reference")
 	tab.WaitFor("#reference[data-ready]")
 
+	// So it has when it is opened on its own.
+	tab.Open(w.URL("/docs/after-each-answer.svg"))
+	var fill string
+	tab.Do(chromedp.Evaluate(`getComputedStyle(document.querySelector(".page")).fill`, &fill))
+	if fill != "rgb(255, 255, 255)" {
+		t.Errorf("the picture's page is %q; want white", fill)
+	}
+
 	mu.Lock()
 	defer mu.Unlock()
 	if len(requested) < 6 {

@@ -224,7 +224,7 @@ var (
 		`^\d+, [A-Z][a-z]+ ([A-Z][a-z]+ )?(Road|Street|Nagar|Chowk|Colony|Lane)$`,
 		// ids and references
 		`\bCX[0-9A-Z]{26}\b`, `\bCXP[2-9A-HJKMNP-Z]{6}\b`, `\bR\d\d-\d\d/\d{6}\b`, `\b[0-9a-f]{32,64}\b`, `\b[a-z0-9-]+-\d+-[0-9a-f]{8}\b`, `\bR-\d\b`, `\bNEFT DEMO \d+`, `\bextra\b`,
-		`\bUPI/CR/\d+/RAVI KUMAR/HDFC/ravicable( · TRANSFER FROM \d+)?`, `^CASH$`, `\bSIM-\d+`, `\bpanel\.example\.com\b`, `^Go-http-client/1\.1$`, `^0\.[0-9]+\.[0-9]+-dev go[0-9.]+$`, `\bsqlite\b`, `\bsimulator\b`, `\binvalid IP\b`,
+		`\bUPI/CR/\d+/RAVI KUMAR/HDFC/ravicable( · TRANSFER FROM \d+)?`, `^CASH$`, `\bSIM-\d+`, `\bpanel\.example\.com\b`, `^Go-http-client/1\.1$`, `^0\.[0-9]+\.[0-9]+-dev go[0-9.]+$`, `\b(sqlite|postgres)\b`, `\bsimulator\b`, `\binvalid IP\b`,
 		// stored texts: in a ledger line, a list's title, what was searched for, what the provider answered
 		`\[API\]`, `\bopening balance\b`, `^(Expired|Expiring within 7 days)$`, `⟦Šéáŕçĥ: [^⟧]*⟧`, `For the matrix\.`, `totp set`,
 		`^the connection ended before the provider's whole answer$`, `HTTP 200, but it is about another reference: .*`, `^refunded as .*; the provider says that it was carried out as `, `^Asked the provider: a fault in their gateway.*`,

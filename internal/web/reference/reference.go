@@ -57,7 +57,7 @@ func Routes() []web.Route {
 		routes = append(routes, get(served[g.file], func(v *web.Visit) error { return showGuide(v, g.render) }))
 	}
 	return append(routes,
-		get(served["docs/after-each-answer.svg"], func(v *web.Visit) error { return serve(v, pictureFile) }),
+		get(served["docs/after-each-answer.svg"], showPicture),
 		get("/openapi.yaml", func(v *web.Visit) error { return serve(v, yamlFile) }),
 		get("/openapi.json", func(v *web.Visit) error { return serve(v, jsonFile) }),
 	)
@@ -65,6 +65,11 @@ func Routes() []web.Route {
 
 func showReference(v *web.Visit) error {
 	return v.Show("docs/reference", struct{ Nonce string }{v.AllowRedoc()})
+}
+
+func showPicture(v *web.Visit) error {
+	v.AllowOwnStyles()
+	return serve(v, pictureFile)
 }
 
 func showGuide(v *web.Visit, render func() (guide, error)) error {
