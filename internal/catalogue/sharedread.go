@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // errPanicked is what callers get whose shared read has panicked in another caller.
 var errPanicked = errors.New("the read panicked")
+
+// sharedReadTimeout ends a read that hangs: others wait for it.
+const sharedReadTimeout = 10 * time.Second
 
 // sharedRead lets callers that wait at the same time share one read. It begins after the calls
 // of all that share it, so that each sees what was written before.
@@ -50,8 +54,10 @@ func (s *sharedRead[T]) do(ctx context.Context, read func(context.Context) (T, e
 	s.mu.Unlock()
 	if begins {
 		defer close(result.done)
-		// The others wait for it even if this caller hangs up.
-		result.value, result.err = read(context.WithoutCancel(ctx))
+		// It goes on if this caller hangs up: the others wait for it.
+		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), sharedReadTimeout)
+		defer cancel()
+		result.value, result.err = read(reading)
 	}
 	return result.value, result.err
 }

@@ -92,6 +92,20 @@ func TestSharedRead_OutlivesItsCaller(t *testing.T) {
 	}
 }
 
+func TestSharedRead_EndsAReadThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		shared := newSharedRead[int]()
+		_, err := shared.do(t.Context(), func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() })
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a read that hangs ended with %v", err)
+		}
+		if found, err := shared.do(t.Context(), func(context.Context) (int, error) { return 7, nil }); found != 7 || err != nil {
+			t.Errorf("afterwards: %d, %v", found, err)
+		}
+	})
+}
+
 func TestSharedRead_PanicEndsOnlyOneCall(t *testing.T) {
 	t.Parallel()
 	shared := newSharedRead[int]()
