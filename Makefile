@@ -83,7 +83,7 @@ demo: build ## Run Coax without configuration, with a simulated provider and thr
 	bin/coax demo --history --dir $(DEMO_DIR) $(ARGS)
 
 .PHONY: test
-test: tools-present lint test-bin ## Lint and the tests that every change has to pass: about ten minutes on two cores (SEED=1 for the simulation)
+test: tools-present lint test-bin ## Lint and the tests that every change has to pass: some 16 minutes on two idle cores (SEED=1 for the simulation)
 	$(TEST_BIN) COAX_TEST_SEED=$(SEED) scripts/in-memory $(PGSERVER) $(MAKE) --no-print-directory test-run
 
 .PHONY: test-bin
@@ -114,7 +114,7 @@ test-suite:
 test-raced:
 	CGO_ENABLED=1 $(GOTEST) $(RACE) $(RACED_OTHERS)
 
-test-unraced: PACKAGES = 3
+test-unraced: PACKAGES = 2
 test-unraced:
 	$(GOTEST) $(UNRACED)
 

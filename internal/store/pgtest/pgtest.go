@@ -134,7 +134,7 @@ func giveUp(t testing.TB, err error) {
 	t.Fatal(err)
 }
 
-// start starts a server on new data. Those of the run's server from before its start will do:
+// start starts a server on new data: a copy of the run's unused data if there is a run, because
 // initdb takes seconds.
 func start(settings []string) (*Server, error) {
 	return startOn(func(s *Server) error {

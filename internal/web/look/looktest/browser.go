@@ -121,7 +121,7 @@ func start() (context.Context, func(), error) {
 		chromedp.Flag("force-color-profile", "srgb"),
 		chromedp.Flag("font-render-hinting", "none"),
 		chromedp.Flag("hide-scrollbars", true),
-		// Without a graphics card, drawing in software as if there were one takes a quarter of the time.
+		// There is no graphics card, and emulating one takes processor time.
 		chromedp.Flag("disable-gpu", true),
 		chromedp.Flag("disable-software-rasterizer", true),
 		chromedp.WSURLReadTimeout(2*actionTimeout),
